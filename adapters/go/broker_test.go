@@ -1,6 +1,7 @@
 package fila_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -32,7 +33,7 @@ func withBroker(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "fila-test-")
 	if err == nil {
 		defer os.RemoveAll(dir)
-		b := &broker{dir: dir}
+		b := &broker{dir: dir, storage: "memory"} // it is not restarted
 		if err = b.start(); err == nil {
 			defer b.kill()
 			err = os.Setenv("BROKER_ADDR", b.addr)
@@ -76,6 +77,7 @@ func options(addr string) *redis.Options {
 // broker is a process of the broker that TEST_BROKER names.
 type broker struct {
 	dir, addr string
+	storage   string // rocksdb, unless it is set
 	cmd       *exec.Cmd
 }
 
@@ -102,7 +104,7 @@ func (b *broker) start() error {
 			return err
 		}
 	}
-	b.cmd = exec.CommandContext(context.Background(), bin, "--server.listen_addr", b.addr, "--storage.path", b.dir, "--admin.listen_addr", "", "--log.level", "error")
+	b.cmd = exec.CommandContext(context.Background(), bin, "--server.listen_addr", b.addr, "--storage.path", b.dir, "--storage.engine", cmp.Or(b.storage, "rocksdb"), "--admin.listen_addr", "", "--log.level", "error")
 	b.cmd.Stderr = os.Stderr
 	if err := b.cmd.Start(); err != nil {
 		return err

@@ -12,7 +12,7 @@ const { firstValueFrom, lastValueFrom, timeout } = require('rxjs')
 const { client, keys, record, seen, serve } = require('./built/app.js')
 const { Broker, until } = require('../../node/tests/broker.js')
 
-const broker = new Broker()
+const broker = new Broker('memory')
 before(() => broker.start())
 after(() => broker.stop())
 

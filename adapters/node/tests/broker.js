@@ -18,6 +18,11 @@ async function until (what, condition, seconds = 30) {
 }
 
 class Broker {
+  /** A broker that is not restarted needs no disk. */
+  constructor (storage = 'rocksdb') {
+    this.storage = storage
+  }
+
   async start () {
     if (!this.port) {
       const server = createServer().listen(0, '127.0.0.1')
@@ -30,7 +35,7 @@ class Broker {
       this.client = new Redis(this.port, '127.0.0.1', { maxRetriesPerRequest: null, retryStrategy: () => 20 })
       this.client.on('error', () => {})
     }
-    this.process = spawn(process.env.TEST_BROKER, ['--server.listen_addr', `127.0.0.1:${this.port}`, '--storage.path', this.directory,
+    this.process = spawn(process.env.TEST_BROKER, ['--server.listen_addr', `127.0.0.1:${this.port}`, '--storage.path', this.directory, '--storage.engine', this.storage,
       '--admin.listen_addr', '', '--log.level', 'error'], { stdio: ['ignore', 'ignore', 'inherit'] })
     this.ended = once(this.process, 'exit')
     await this.client.ping()

@@ -11,7 +11,7 @@ const { setTimeout: sleep } = require('node:timers/promises')
 const { DelayedError, Queue, UnrecoverableError, Worker } = require('..')
 const { Broker, until } = require('./broker.js')
 
-const broker = new Broker()
+const broker = new Broker('memory')
 before(() => broker.start())
 after(() => broker.stop())
 
@@ -107,6 +107,7 @@ describe('a worker', { concurrency: true }, () => {
     let working = 0; let most = 0; let done = 0
     let end
     const ended = new Promise(resolve => { end = resolve })
+    t.after(() => end())
     const { queue } = pair(t, 'long', async () => {
       most = Math.max(most, ++working)
       await ended
@@ -134,6 +135,7 @@ describe('a worker', { concurrency: true }, () => {
   test('that closes ends what it has begun', async t => {
     let end
     const ended = new Promise(resolve => { end = resolve })
+    t.after(() => end())
     const { queue, worker } = pair(t, 'closed', () => ended)
     for (let n = 0; n < 3; n++) await queue.add('wait', n)
     await until('one is leased', () => broker.info('closed', 'leased'))
