@@ -395,6 +395,7 @@ func (c *core) detachAll(q *queue) {
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {
 		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
+	c.bodies.sweep()
 	c.forgetGenerations(q)
 	c.tellAll(q, nil)
 	c.deleteSettingsUnder(c.out.batch, q.no)

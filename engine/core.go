@@ -56,6 +56,7 @@ type core struct {
 	delayed   delayedMessages  // head of the index of due times
 	ttl       ttlMessages      // head of the index of message expiries
 	dedup     dedupIDs         // deduplication ids
+	bodies    bodyTable        // payloads that messages of several queues share
 	ended     endedGenerations // of deduplication ids and results
 	accounts  accountTable     // budgets
 	cron      cronTable        // recurring messages
@@ -76,7 +77,7 @@ func newCore(cfg Config, store Store) *core {
 	c := &core{cfg: cfg, store: store, signals: newSignalTable(&cfg)}
 	c.out.batch, c.out.batchNo, c.out.snapshot = &storage.Batch{}, 1, &Snapshot{}
 	c.waits.parked = map[uint64]*Task{}
-	c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = prefetchKeysMin, reclaimMax, turnUnits
+	c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn, c.bodies.min = prefetchKeysMin, reclaimMax, turnUnits, bodyMin
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	c.ids.jitter = rand.New(rand.NewPCG(cfg.Seed, jitterStream))
 	if !cfg.LastBackup.IsZero() {
@@ -326,9 +327,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [21]component {
+func (c *core) components() [22]component {
 	return [...]component{
-		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.ended, &c.accounts,
+		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
 	}
 }

@@ -18,7 +18,7 @@
 // # Files
 //
 // A file is named after what it contains. The methods of [Tx] are what commands call; those of
-// one verb are in the file of that name: lease.go, nack.go, cancel.go, redrive.go.
+// one verb are in the file of that name: lease.go, nack.go, cancel.go, redrive.go; Ack, Extend and Release in leases.go.
 //
 //	core.go                          the turn; the list of components
 //	scheduler.go class.go            deficit round robin over the keys of a queue
@@ -30,7 +30,7 @@
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
 //	account_ids.go                   ids of movements, so that a repeated one is done once
 //	budget_line.go                   keys that wait for credits
-//	ack.go result.go                 acks, and clients that wait for results
+//	result.go                        clients that wait for results
 //	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
@@ -38,6 +38,7 @@
 //	figures.go                       figures of all queues and keys, for operators
 //	signals.go                       sums that fade with time
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
+//	bodies.go                        payloads that messages of several queues have in common
 //	snapshot.go                      what connections read of the engine
 //	recover.go                       rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
@@ -111,6 +112,7 @@
 //  32. Of a key of an ordered queue, at most one message is leased or retrying, and the queue
 //     knows which. It has no delayed messages, and counts those that are retrying.
 //  33. The sums of all queues are those of their counters and of their messages.
+//  34. A body that is counted is counted with at least the messages in memory that hold it.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

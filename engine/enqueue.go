@@ -235,7 +235,7 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	if err != nil {
 		return ID{}, err
 	}
-	return tx.core.place(req, &a), nil
+	return tx.core.place(req, &a, nil), nil
 }
 
 // admission is what the checks of an enqueue have found. It is valid until the next change of
@@ -289,8 +289,8 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 }
 
 // place stores the message of an admitted request and returns its id, or that of the message
-// which is known. It cannot fail.
-func (c *core) place(req *Enqueue, a *admission) ID {
+// which is known. body is that of a publish; nil: the message has its own. It cannot fail.
+func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 	q := a.queue
 	if a.known != (ID{}) {
 		c.count(q, countDeduplicated, 1)
@@ -309,6 +309,7 @@ func (c *core) place(req *Enqueue, a *admission) ID {
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}
+	body.add(c, m)
 	c.insert(m, req.record, a.readyAt)
 	req.record = nil // free the memory: the reply may wait, and does not need the record
 	if req.dedup != "" {
@@ -382,7 +383,11 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 		record = storage.AppendExpiresAt(record, m.expires)
 		c.index(&c.ttl.index, newExpiryEntry(m))
 	}
-	c.out.batch.Put(storage.Messages, c.messageKey(m), record)
+	stored := record
+	if id := m.bodyID(); id != (ID{}) {
+		stored = storage.WithBody(record, id)
+	}
+	c.out.batch.Put(storage.Messages, c.messageKey(m), stored)
 	k.total++
 	c.addMessages(k.queue, messageCounts{total: 1})
 	c.setBody(m, record)

@@ -84,7 +84,7 @@ func (e *Engine) Load(d *Delivery) error { return load(d, e.store) }
 // load is Load for any store; the simulation has its own.
 func load(d *Delivery, store Store) error {
 	if d.record == nil {
-		b, err := store.Get(storage.Messages, d.mk.Append(nil))
+		b, err := storage.GetMessage(store, d.mk.Append(nil))
 		if errors.Is(err, storage.ErrNotFound) {
 			return fmt.Errorf("%w: %s", ErrNoMessage, d.mk.ID)
 		}
@@ -318,7 +318,7 @@ func (c *core) writeDeferredLeases() {
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires, Unique: m.uniqueID(), Retrying: m.retrying,
+		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires, Unique: m.uniqueID(), Body: m.bodyID(), Retrying: m.retrying,
 	}
 	rec.Budgets, rec.Charge = m.budgets()
 	if f := m.failure; f != nil {

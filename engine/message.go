@@ -64,7 +64,8 @@ func (p place) next() place {
 //	ready, delayed → gone   eviction from memory              none: the store holds the message
 //
 // Records in parentheses are written or deleted only if the message has them; of dedup, that is
-// the entry of its unique id (unique.go), or on enqueue that of a deduplication id. A message that
+// the entry of its unique id (unique.go), or on enqueue that of a deduplication id. A body goes with
+// the last message that holds it (bodies.go). A message that
 // moves to another queue, dead or redriven, is gone from the one and new in the other, in one
 // batch. The records tell the status after a restart: leased if there is a lease record,
 // else delayed if there is a scheduled record, else ready.
@@ -95,16 +96,45 @@ type message struct {
 	deliveries uint32 // all deliveries so far, whatever their end
 	fence      uint64 // delivery number of the newest delivery; 0: none
 	failure    *failure
-	unique     *string // the unique id of which it is the owner; nil: none
-	since      int64   // when it was leased (leaseTime) or, while it is not, when it became ready; in Unix nanoseconds
+	ties       *ties // nil: none
+	since      int64 // when it was leased (leaseTime) or, while it is not, when it became ready; in Unix nanoseconds
 
-	// body is the encoded record, or nil if it must be read from the store. A message that is
+	// body is the encoded record with payload and headers, or nil if it must be read from the store. A message that is
 	// not ready retains it only until the batch that writes the record is committed.
 	body  []byte
 	batch uint64 // number of the batch that writes the record: readable once it is committed
 
 	lease
 	timer int // index in leaseTable.ends while leased, else -1
+}
+
+// ties are what only few messages have. They are never changed, as messages may share them.
+type ties struct {
+	unique string // the unique id of which the message is the owner; "": none
+	body   ID     // the body that it holds together with messages of other queues; zero: none
+}
+
+// tie replaces the ties of a message.
+func (m *message) tie(unique string, body ID) {
+	if m.ties = nil; unique != "" || body != (ID{}) {
+		m.ties = &ties{unique, body}
+	}
+}
+
+// uniqueID returns the unique id of which the message is the owner; "": none.
+func (m *message) uniqueID() string {
+	if m.ties == nil {
+		return ""
+	}
+	return m.ties.unique
+}
+
+// bodyID returns the body that the message holds; the zero ID: none.
+func (m *message) bodyID() ID {
+	if m.ties == nil {
+		return ID{}
+	}
+	return m.ties.body
 }
 
 // lease is the state of a delivery; it is zero while the message is not leased. Its record is
@@ -336,7 +366,7 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 	if d := r.message.Dead; d != nil {
 		m.since = max(m.since, d.DiedAt)
 	}
-	m.unique = uniqueOf(&r.message)
+	m.tie(uniqueOf(&r.message), r.message.Body)
 	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.message.ReadyAt}
 	if a := &r.attempt; r.retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence

@@ -291,7 +291,7 @@ func (c *core) loadBody(m *message) error {
 	if m.body != nil {
 		return nil
 	}
-	b, err := c.store.Get(storage.Messages, c.messageKey(m))
+	b, err := storage.GetMessage(c.store, c.messageKey(m))
 	if err != nil {
 		return fmt.Errorf("read message %s: %w", m.id, err)
 	}
@@ -345,10 +345,10 @@ func (c *core) deadLetter(m *message, reason string) string {
 // ready at once, with the same id, key name and position. Attempts restart at 1 and the TTL
 // is that of the new queue from now on; the delivery number is kept, so that old receipts
 // stay invalid. A unique id is freed in the one and, unless the message is dead, taken in the
-// other, where it must be free. Removal and insertion are in one batch: a crash finds the message in
+// other, where it must be free. Payload and headers are stored with the record. Removal and insertion are in one batch: a crash finds the message in
 // exactly one queue.
 func (c *core) move(m *message, to *queue, rec *storage.Message) {
-	rec.ExpiresAt = 0
+	rec.ExpiresAt, rec.Body = 0, ID{}
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
@@ -399,7 +399,7 @@ func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string,
 // do implements job.
 func (v *verdict) do(store Store) {
 	var rec storage.Message
-	body, err := store.Get(storage.Messages, v.mk.Append(nil))
+	body, err := storage.GetMessage(store, v.mk.Append(nil))
 	if err == nil {
 		err = rec.Decode(body)
 	}

@@ -19,6 +19,7 @@ import (
 //     off-loop job, since hooks never run in a turn. Then all queues admit their message, and only
 //     then the first one gets it: all messages are in one batch, and a queue that refuses refuses
 //     the publish.
+//     A payload with headers that is not short is stored once, as a body; see bodyTable.
 //  3. After the commit the reply leaves, with the queues and ids.
 
 // Publish is a request to store a message in all queues that are bound to a topic. The caller
@@ -195,12 +196,14 @@ func (tx *Tx) Publish(req *Publish) ([]Published, error) {
 		admitted[i] = a
 	}
 	c.spend(len(req.requests))
+	body := c.shareBody(req, admitted)
 	out := make([]Published, 0, len(req.requests)-left)
 	for i := range req.requests {
 		if a := &admitted[i]; a.queue != nil {
-			out = append(out, Published{a.queue.name, c.place(&req.requests[i], a)})
+			out = append(out, Published{a.queue.name, c.place(&req.requests[i], a, body)})
 		}
 	}
+	c.storeBody(body)
 	c.countPublish(req, len(out))
 	req.encoded, req.requests, req.Message = nil, nil, Enqueue{} // free the memory: the reply may wait
 	return out, nil
@@ -315,21 +318,4 @@ func (b *Binding) matches(headers []Header) bool {
 		}
 	}
 	return true
-}
-
-// Bindings returns the number of bindings of a topic.
-func (s *Snapshot) Bindings(topic string) int {
-	b, _ := s.topics.get(topic)
-	return len(b.all())
-}
-
-// withTopic returns a snapshot with the bindings of a topic replaced; nil: there are none.
-func (s *Snapshot) withTopic(name string, b *bindings) *Snapshot {
-	next := *s
-	if b == nil {
-		next.topics = s.topics.without(name)
-	} else {
-		next.topics = s.topics.with(name, b)
-	}
-	return &next
 }

@@ -260,7 +260,7 @@ type foundMessage struct {
 // are messages after the last one, which it tries to read for that. The families messages and
 // attempts have the same keys, so two iterators advance in step.
 func readMessages(store Store, from, to []byte, each func(*record) (bool, error)) (more bool, err error) {
-	messages := store.Scan(storage.Messages, from, to)
+	messages := storage.ScanMessages(store, from, to)
 	defer messages.Close()
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()

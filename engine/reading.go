@@ -267,7 +267,7 @@ func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
 // need not be of one state of the store: what changes in between is in the change log.
 func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
 	key := mk.Append(nil)
-	value, err := store.Get(storage.Messages, key)
+	value, err := storage.GetMessage(store, key)
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil, nil //nolint:nilnil // there is no such message
 	}

@@ -27,7 +27,8 @@ import (
 //  6. Leases, with the throttle slots that they use.
 //  7. Heads of the indexes of due times and expiries.
 //  8. Signals.
-//  9. Open the census, which counts the messages off the loop.
+//  9. Look whether there are bodies, which are swept then.
+//  10. Open the census, which counts the messages off the loop.
 //
 // After an error the memory is incomplete: a start fails, and a recovery in place is
 // repeated before the engine takes writes again. At a start, start must succeed before the
@@ -85,6 +86,9 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverSignals(); err != nil {
 		return fmt.Errorf("recover signals: %w", err)
+	}
+	if err := c.recoverBodies(); err != nil {
+		return fmt.Errorf("recover bodies: %w", err)
 	}
 	c.ops.census = newCensus(c.epoch, c.store)
 	return nil
@@ -329,9 +333,9 @@ func (c *core) recoverLeases() error {
 		m := &message{
 			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: c.throttleSet(k, rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
-			unique: nonEmpty(rec.Unique),
-			lease:  lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
+			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
+		m.tie(rec.Unique, rec.Body)
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
 		}

@@ -19,6 +19,7 @@ type conditions struct {
 	backoff                     time.Duration
 	dedupWindow                 time.Duration
 	attempts                    uint32
+	bodyMin                     int // bytes of the payloads that messages share
 }
 
 func newConditions(r *rand.Rand) conditions {
@@ -44,5 +45,6 @@ func newConditions(r *rand.Rand) conditions {
 	}
 	w.reclaimMax = []int{1, 4, reclaimMax}[r.IntN(3)]
 	w.units = []int{1, 4, 64, turnUnits}[r.IntN(4)]
+	w.bodyMin = []int{1, 1, bodyMin}[w.steps/3%3]
 	return w
 }

@@ -25,6 +25,9 @@ func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
 	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
 		b = s.lose(b)
 	}
+	if s.mutant == bodyFreedEarly {
+		s.freeBodies(b)
+	}
 	at := s.rng.Float64()
 	if at < s.chance/2 {
 		panic(errCrash)

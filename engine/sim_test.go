@@ -84,6 +84,8 @@ const (
 	orderNotCommitted
 	resultBeforeCommit
 	uniqueFreedApart
+	bodyFreedEarly
+	bodyForgotten
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -116,6 +118,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		hookFree:       "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
 		orderBroken: "order broken by a retry", orderNotCommitted: "the next of a key handed out before the end of the last was written",
 		resultBeforeCommit: "a result told before its commit", uniqueFreedApart: "unique id freed in another write than the ack",
+		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := uint64(1); seed <= 200; seed++ {
@@ -213,7 +216,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == creditNotWritten || m == orderNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
-	if m == resultBeforeCommit || m == uniqueFreedApart {
+	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten {
 		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
@@ -254,7 +257,7 @@ func (s *sim) configure(seed uint64) {
 // tune applies the conditions' bounds to a core that has started.
 func (s *sim) tune() {
 	c := s.step.core
-	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn = s.lazy, 1, s.w.reclaimMax, s.w.units
+	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn, c.bodies.min = s.lazy, 1, s.w.reclaimMax, s.w.units, s.w.bodyMin
 	if s.mutant == checkpointLate {
 		c.signals.interval *= 100
 	}
@@ -353,6 +356,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.store.chance = s.w.crash / 4
 	s.crashedTopics(powerLoss && s.w.sync != SyncAlways)
 	s.crashedUnique()
+	s.checkBodies()
 	s.oracle.crashed(now, step.core)
 	s.leaving, s.undos = nil, nil
 	for _, c := range s.clients {
@@ -516,6 +520,7 @@ func (s *sim) judge(redriving bool) {
 	}
 	s.breakBudgets()
 	s.breakOrder()
+	s.breakBodies()
 	if s.mutant == dedupForgotten {
 		s.step.core.dedup.fresh = recent.Table[dedupKey, storage.DedupEntry]{}
 	}
@@ -670,6 +675,7 @@ func (s *sim) drainAll() error {
 	if err := s.oracle.atEnd(s.step); err != nil {
 		return err
 	}
+	s.endBodies()
 	s.endUnique(cl)
 	return s.oracle.err
 }

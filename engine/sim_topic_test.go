@@ -271,13 +271,16 @@ func (s *sim) crashedTopics(powerLoss bool) {
 	o.bound, o.applied = now, s.decisions
 	clear(o.pending)
 	found := map[string]int{}
-	it := s.step.store.Scan(storage.Messages, nil, nil)
+	it := storage.ScanMessages(s.step.store, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; ok = it.Next() {
 		var m storage.Message
 		if err := m.Decode(it.Value()); err == nil && bytes.HasPrefix(m.Payload, []byte("*")) {
 			found[string(m.Payload)]++
 		}
+	}
+	if err := it.Err(); err != nil {
+		s.oracle.fail("a message cannot be read: %v", err)
 	}
 	for payload, p := range o.open {
 		if n := found[payload]; n != 0 && n != len(p.queues) && p.purges == s.oracle.look.purges {

@@ -107,3 +107,20 @@ func (s *Snapshot) withoutQueue(queue string) *Snapshot {
 	next.hooks, next.dedup = s.hooks.without(queue), s.dedup.without(queue)
 	return &next
 }
+
+// Bindings returns the number of bindings of a topic.
+func (s *Snapshot) Bindings(topic string) int {
+	b, _ := s.topics.get(topic)
+	return len(b.all())
+}
+
+// withTopic returns a snapshot with the bindings of a topic replaced; nil: there are none.
+func (s *Snapshot) withTopic(name string, b *bindings) *Snapshot {
+	next := *s
+	if b == nil {
+		next.topics = s.topics.without(name)
+	} else {
+		next.topics = s.topics.with(name, b)
+	}
+	return &next
+}

@@ -32,28 +32,12 @@ type uniqueOwner struct {
 	batch uint64 // so that the values of different batches differ
 }
 
-// uniqueOf returns the unique id of which a message with the record is the owner; nil: none.
-func uniqueOf(rec *storage.Message) *string {
+// uniqueOf returns the unique id of which a message with the record is the owner; "": none.
+func uniqueOf(rec *storage.Message) string {
 	if rec.Dead != nil {
-		return nil
-	}
-	return nonEmpty(rec.Unique)
-}
-
-// nonEmpty returns a unique id as a message in memory has it.
-func nonEmpty(id string) *string {
-	if id == "" {
-		return nil
-	}
-	return &id
-}
-
-// uniqueID returns the unique id of which the message is the owner; "": none.
-func (m *message) uniqueID() string {
-	if m.unique == nil {
 		return ""
 	}
-	return *m.unique
+	return rec.Unique
 }
 
 // owner returns the message that has taken a unique id in a queue, the zero ID if it is free. l is
@@ -83,7 +67,7 @@ func (c *core) knowIDs(q *queue) {
 // takeUnique makes a message that is stored in this batch the owner of a unique id, which is free.
 func (c *core) takeUnique(m *message, id string) {
 	q := m.key.queue
-	m.unique = &id
+	m.tie(id, m.bodyID())
 	c.knowIDs(q)
 	e := storage.DedupEntry{ID: m.id, At: c.now, Key: m.key.name}
 	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, storage.UniqueGeneration, id), e.Append(nil))
@@ -92,11 +76,11 @@ func (c *core) takeUnique(m *message, id string) {
 
 // freeUnique frees the unique id of a message that is removed in this batch.
 func (c *core) freeUnique(m *message) {
-	if m.unique == nil {
+	q, id := m.key.queue, m.uniqueID()
+	if id == "" {
 		return
 	}
-	q, id := m.key.queue, *m.unique
-	m.unique = nil
+	m.tie("", m.bodyID())
 	c.out.batch.Delete(storage.Dedup, storage.AppendDedupKey(nil, q.no, storage.UniqueGeneration, id))
 	c.dedup.taken.Add(dedupKey{q.no, id}, uniqueOwner{batch: c.out.batchNo}, c.out.batchNo, c.now)
 }

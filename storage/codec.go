@@ -208,6 +208,13 @@ func (c *codec) id(num protowire.Number, v *ID) {
 	}
 }
 
+// someID is id, of which the zero one is not encoded.
+func (c *codec) someID(num protowire.Number, v *ID) {
+	if *v != (ID{}) || c.next.num == num {
+		c.id(num, v)
+	}
+}
+
 // strings is a repeated field; an empty item counts. Decoding takes the items, and the
 // slice itself, from like as long as they are equal.
 func (c *codec) strings(num protowire.Number, v *[]string, like []string) {

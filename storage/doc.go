@@ -35,6 +35,8 @@
 //	10 ledger    ledger key           LedgerEntry   what has moved budgets, and the ids of it
 //	11 signals   signal key           Signal    sums that fade with time
 //	12 results   result key           Result    what consumers have given with their acks
+//	13 bodies    body key             Body or Holders  payload and headers that messages of several
+//	                                  queues have in common, until the last of these messages ends
 //
 // # Keys
 //
@@ -51,6 +53,7 @@
 //	result key   queue 4 | generation 8 | id 16
 //	expiry key   as scheduled
 //	signal key   length 2 | subject | name
+//	body key     0 | id 16, of a body, or 1 | id 16, of its holders
 //	ledger key   day 4 | 0 | length 2 | budget | inverted time 8, or
 //	             day 4 | 1 | length 2 | budget | id
 //
@@ -79,6 +82,12 @@
 // and decoding follow (codec.go), a line of fila.proto, and a value in the complete record
 // of golden_test.go. The tests compare the four; a field of a message whose size depends on
 // its value is added to Message.sizeMax as well.
+//
+// A message that was published to several queues may refer to a body. Its record then has no payload
+// and no headers: the body, which has these fields of a Message, and the record after it are the whole
+// one (see GetMessage). The id of a body is that of the first of its messages. Holders lists the keys of
+// all of them; those whose record still refers to the body hold it. A body that is held by none may be
+// there until a broker looks for such bodies, which it does after a start and after a purge.
 //
 // # Stores of nodes
 //

@@ -22,6 +22,7 @@ const (
 	Ledger
 	Signals
 	Results
+	Bodies
 	familyCount
 )
 
@@ -63,6 +64,8 @@ func (f Family) String() string {
 		return "signals"
 	case Results:
 		return "results"
+	case Bodies:
+		return "bodies"
 	case familyCount:
 	}
 	return "family " + strconv.Itoa(int(f))

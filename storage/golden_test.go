@@ -40,7 +40,7 @@ func fullMessage() *storage.Message {
 			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
 		},
-		Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1",
+		Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2},
 	}
 }
 
@@ -56,7 +56,7 @@ func fullLease() *storage.Lease {
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
 		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
-		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Retrying: true,
+		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Retrying: true, Body: storage.ID{1, 15: 2},
 	}
 }
 
@@ -160,6 +160,10 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"key_signal":           storage.AppendSignalKey(nil, "acme", "failed"),
 		"record_signal":        fullSignal().Append(nil),
 		"record_ledger":        fullLedgerEntry().Append(nil),
+		"key_body":             storage.AppendBodyKey(nil, goldenID(t)),
+		"key_holders":          storage.AppendHoldersKey(nil, goldenID(t)),
+		"record_holders":       (&storage.Holders{Messages: []string{string(mk.Append(nil))}}).Append(nil),
+		"record_with_body":     storage.WithBody((&storage.Message{Payload: []byte("hello"), Weight: 7}).Append(nil), goldenID(t)),
 		"key_replica":          storage.ReplicaKey(),
 		"record_replica":       fullReplica().Append(nil),
 		"key_user":             storage.UserKey("worker"),

@@ -37,7 +37,15 @@ type Message struct {
 	Budgets   []string // that pay for it
 	Charge    int64    // to each of them
 	Unique    string   // of which the queue has one message at a time; a dead one has had it; "": none
+	Body      ID       // that has the payload and the headers, see body.go; zero: the record itself has them
 }
+
+// Numbers of fields that are found without decoding the record.
+const (
+	messagePayload = 1
+	messageHeaders = 2
+	messageBody    = 12
+)
 
 // Dead records where and why a message died.
 type Dead struct {
@@ -74,6 +82,7 @@ type Lease struct {
 	Charge                      int64  // to each of them
 	Unique                      string // of the message
 	Retrying                    bool   // no delivery: the message waits for Until, and its key with it
+	Body                        ID     // that the message holds; zero: none
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -99,7 +108,7 @@ func (m *Message) Append(dst []byte) []byte {
 // suffices. A field that it forgets costs another one and nothing else.
 func (m *Message) sizeMax() int {
 	const field, number = 6, 11 // tag and length; tag and number
-	n := 2*field + len(m.Payload) + len(m.Unique) + 5*number
+	n := 3*field + len(m.Payload) + len(m.Unique) + len(m.Body) + 5*number
 	for _, h := range m.Headers {
 		n += 3*field + len(h.Name) + len(h.Value)
 	}
@@ -133,8 +142,8 @@ func (m *Message) DecodeLike(b []byte, throttles, budgets []string) error {
 }
 
 func (m *Message) fields(c *codec) {
-	c.bytes(1, &m.Payload)
-	c.headers(2, &m.Headers)
+	c.bytes(messagePayload, &m.Payload)
+	c.headers(messageHeaders, &m.Headers)
 	c.strings(3, &m.Throttles, c.throttles)
 	c.uint32(4, &m.Weight)
 	c.uint32(5, &m.Cost)
@@ -144,6 +153,7 @@ func (m *Message) fields(c *codec) {
 	c.strings(9, &m.Budgets, c.budgets)
 	c.int64(10, &m.Charge)
 	c.string(11, &m.Unique)
+	c.someID(messageBody, &m.Body)
 }
 
 func (h *Header) fields(c *codec) {
@@ -231,6 +241,7 @@ func (l *Lease) fields(c *codec) {
 	c.int64(14, &l.Charge)
 	c.string(15, &l.Unique)
 	c.bool(16, &l.Retrying)
+	c.someID(17, &l.Body)
 }
 
 // Append appends the encoded record.

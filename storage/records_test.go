@@ -155,6 +155,8 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
 		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"Binding":    fullBinding(),
+		"Body":       &storage.Message{Payload: []byte("x"), Headers: fullMessage().Headers},
+		"Holders":    &storage.Holders{Messages: []string{"x"}},
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1, Key: "acme"},
 		"Result":     &storage.Result{Value: []byte("x"), At: 1},
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},

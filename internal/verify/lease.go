@@ -38,3 +38,22 @@ func (v *verifier) checkLease(key, value []byte) error {
 	v.lease = leaseSeen{message: mk, key: bytes.Clone(key)}
 	return nil
 }
+
+// checkAttempt: the message exists.
+func (v *verifier) checkAttempt(key, value []byte) error {
+	mk, err := storage.ParseMessageKey(key)
+	if err != nil {
+		return err
+	}
+	var rec storage.Attempt
+	if err := rec.Decode(value); err != nil {
+		return err
+	}
+	if err := v.mustExist(mk, "an attempt"); err != nil {
+		return err
+	}
+	if q := v.queues[mk.Queue]; q != nil {
+		q.Retried++
+	}
+	return nil
+}

@@ -4,8 +4,8 @@
 // Records reads every record, decodes key and value, and follows every reference. Repair fixes the
 // findings. References, by family: a lease and an attempt refer to their message; a due time to its
 // message, if the queue exists; a deduplication id, a result and a binding to their queue; a unique id
-// and its message to each other. A message without a queue is an orphan. Expiries, settings of keys and
-// dead-letter queues may dangle.
+// and its message to each other; a message to its body. A message without a queue is an orphan. Expiries,
+// settings of keys and dead-letter queues may dangle, and bodies until a broker sweeps them.
 package verify
 
 import (
@@ -107,7 +107,8 @@ type verifier struct {
 	orphans map[uint32]int64 // messages by a queue number without a queue
 	digest  hash.Hash
 
-	messages storage.Iterator // for exists
+	unnamed  map[storage.ID][]string // messages that the holders of their body do not name
+	messages storage.Iterator        // for exists
 	lease    leaseSeen
 }
 
@@ -149,6 +150,9 @@ func (v *verifier) family(f storage.Family) {
 			v.found(f, last, err.Error())
 		}
 	}
+	if f == storage.Messages {
+		v.reportUnnamed()
+	}
 	if err := it.Err(); err != nil {
 		v.report(Finding{Family: f, Key: bytes.Clone(last), What: "what follows cannot be read: " + err.Error(), Unreadable: true})
 	}
@@ -185,6 +189,8 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 		return v.checkDedup
 	case storage.Results:
 		return v.checkResult
+	case storage.Bodies:
+		return v.checkBody
 	case storage.Expiries:
 		return v.checkExpiry
 	case storage.Signals:
@@ -228,7 +234,7 @@ func (v *verifier) checkMessage(key, value []byte) error {
 	if q != nil && ownsID(&m) {
 		v.checkUnique(mk, &m, key)
 	}
-	return nil
+	return v.checkReference(mk, value, key)
 }
 
 // exists reports whether a message exists. If the store cannot be read, it is taken to
@@ -248,25 +254,6 @@ func (v *verifier) exists(mk storage.MessageKey) bool {
 func (v *verifier) mustExist(mk storage.MessageKey, what string) error {
 	if !v.exists(mk) {
 		return fmt.Errorf("%s of message %s, which does not exist", what, mk.ID)
-	}
-	return nil
-}
-
-// checkAttempt: the message exists.
-func (v *verifier) checkAttempt(key, value []byte) error {
-	mk, err := storage.ParseMessageKey(key)
-	if err != nil {
-		return err
-	}
-	var rec storage.Attempt
-	if err := rec.Decode(value); err != nil {
-		return err
-	}
-	if err := v.mustExist(mk, "an attempt"); err != nil {
-		return err
-	}
-	if q := v.queues[mk.Queue]; q != nil {
-		q.Retried++
 	}
 	return nil
 }

@@ -292,7 +292,7 @@ func (s *Store) recordFreed(d *database, b *storage.Batch) {
 	})
 }
 
-// compactFreed flushes the memtables without the deleted records and compacts the messages. It
+// compactFreed flushes the memtables without the deleted records and compacts the messages and their bodies. It
 // releases more space than it needs in between: the logs become obsolete.
 func (s *Store) compactFreed() error {
 	d, err := s.acquire()
@@ -313,5 +313,6 @@ func (s *Store) compactFreed() error {
 		}
 	}
 	d.db.CompactRangeCF(d.families[storage.Messages], grocksdb.Range{})
+	d.db.CompactRangeCF(d.families[storage.Bodies], grocksdb.Range{})
 	return nil
 }

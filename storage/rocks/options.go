@@ -173,14 +173,14 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	t.SetCacheIndexAndFilterBlocksWithHighPriority(true)
 	t.SetPinL0FilterAndIndexBlocksInCache(true)
 	switch f {
-	case storage.Messages, storage.Leases, storage.Attempts, storage.Dedup, storage.Results, storage.Ledger:
+	case storage.Messages, storage.Leases, storage.Attempts, storage.Dedup, storage.Results, storage.Ledger, storage.Bodies:
 		t.SetFilterPolicy(grocksdb.NewBloomFilterFull(10))
 	default:
 	}
 	o.SetBlockBasedTableFactory(t)
 
 	switch f {
-	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled, storage.Expiries:
+	case storage.Messages, storage.Leases, storage.Attempts, storage.Scheduled, storage.Expiries, storage.Bodies:
 		// These families behave like queues: records are deleted soon after they are written, and
 		// runs of deletions would slow scans down. RocksDB 7.8 counts plain deletes here but not
 		// single deletes; drained.cc counts both. BenchmarkDrainAndRefill measures the effect.
