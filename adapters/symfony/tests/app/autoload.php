@@ -7,6 +7,10 @@ if ($composer = getenv('AUTOLOAD')) {
     foreach (['Bundle/FrameworkBundle', 'Component/Console', 'Component/Messenger', 'Component/Serializer', 'Component/PropertyAccess'] as $component) {
         require "/usr/share/php/Symfony/$component/autoload.php";
     }
+    // Symfony 6 asks Composer which packages are there for development only. Without Composer none is.
+    if (!class_exists(Composer\InstalledVersions::class)) {
+        require __DIR__.'/InstalledVersions.php';
+    }
 }
 spl_autoload_register(function (string $class) {
     foreach (['Fila\\Messenger\\' => __DIR__.'/../../src/', 'App\\' => __DIR__.'/', 'Tests\\' => __DIR__.'/../'] as $prefix => $directory) {
