@@ -81,7 +81,7 @@ func tracked(t *testing.T) []string {
 		switch rel = filepath.ToSlash(rel); {
 		case d.IsDir() && skipped(rel):
 			return filepath.SkipDir
-		case !d.IsDir() && slices.Contains([]string{".go", ".md", ".cc", ".h", ".proto"}, path.Ext(rel)):
+		case !d.IsDir() && slices.Contains([]string{".go", ".md", ".cc", ".h", ".proto", ".yaml"}, path.Ext(rel)):
 			names = append(names, rel)
 		}
 		return err
