@@ -291,7 +291,7 @@ func (c *cronListCall) Render(_ *Handler, w *resp.Writer) error {
 
 func cronRun() Spec {
 	return Spec{
-		Name: "RUN", Group: "fila", Since: "0.2.0", Complexity: "O(1); off-loop O(N) where N is the size of the message", Returns: "string or array of array",
+		Name: "RUN", Group: "fila", Since: "0.1.0", Complexity: "O(1); off-loop O(N) where N is the size of the message", Returns: "string or array of array",
 		Summary: "Enqueues the message of a recurring message now, in addition to its ticks, which stay as they are, and returns the id; of one with TOPIC, what FILA.PUBLISH returns. " +
 			"Its headers are those of a tick, and the ON_ENQUEUE hook and the limits of the queue apply.",
 		Flags: []string{"write", "denyoom", "no_multi"}, ACL: []string{"admin"},

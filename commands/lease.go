@@ -312,7 +312,7 @@ const queuesMax = 1024
 
 func waiters() Spec {
 	return Spec{
-		Name: "FILA.WAITERS", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is COUNT", Returns: "array of map",
+		Name: "FILA.WAITERS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: "array of map",
 		Summary: "Returns the clients that wait for messages of a queue, in the order in which they are served.",
 		Flags:   []string{"readonly"},
 		Access:  Consume,

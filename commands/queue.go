@@ -358,7 +358,7 @@ func (c *purgeCall) Apply(tx *engine.Tx) (err error) {
 
 func pastOfQueues() Spec {
 	return Spec{
-		Name: "FILA.HISTORY", Group: "fila", Since: "0.2.0", Complexity: "O(1)", Returns: "array of map",
+		Name: "FILA.HISTORY", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "array of map",
 		Summary: "Returns what a queue, or all queues together, did in the last ten minutes.",
 		Flags:   []string{"readonly", "fast"},
 		Access:  Look,

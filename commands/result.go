@@ -7,7 +7,7 @@ import (
 
 func result() Spec {
 	return Spec{
-		Name: "FILA.RESULT", Group: "fila", Since: "0.2.0", Complexity: "O(1); what is not in memory is read off-loop", Returns: "map or nil",
+		Name: "FILA.RESULT", Group: "fila", Since: "0.1.0", Complexity: "O(1); what is not in memory is read off-loop", Returns: "map or nil",
 		Summary: "Returns what has become of a message: whether it was acked, with the RESULT of that FILA.ACK, is dead, or is still in the queue. " +
 			"BLOCK is the time in milliseconds to wait for its end, 0 without end; server.max_block_ms bounds it. " +
 			"A result is known for the RESULTTTL of the queue. An ack without RESULT, and a death without a dead-letter queue, are known only to clients that wait.",

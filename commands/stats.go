@@ -128,7 +128,7 @@ func busyFields(k *engine.BusyKey) *fields {
 
 func figures() Spec {
 	return Spec{
-		Name: "FILA.FIGURES", Group: "fila", Since: "0.2.0",
+		Name: "FILA.FIGURES", Group: "fila", Since: "0.1.0",
 		Complexity: "O(N) where N is COUNT, in slices, or O(1) with QUEUE; in addition a sweep of all fairness keys once per admin.figures_ms, which all clients share, of at most 2,048 keys a turn",
 		Returns:    pageOfMaps,
 		Summary:    "Returns queues with all their figures, a page at a time: only those that the user has a right to.",

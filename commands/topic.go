@@ -9,7 +9,7 @@ import (
 
 func topic() Spec {
 	return Spec{
-		Name: "FILA.TOPIC", Group: "fila", Since: "0.2.0", Complexity: "Depends on subcommand.",
+		Name: "FILA.TOPIC", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary:     "A container for the commands that bind queues to topics.",
 		Subcommands: []Spec{topicBind(), help("FILA.TOPIC"), topicInfo(), topicList(), topicUnbind()},
 	}
@@ -17,7 +17,7 @@ func topic() Spec {
 
 func topicBind() Spec {
 	return Spec{
-		Name: "BIND", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "integer",
+		Name: "BIND", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "integer",
 		Summary: "Has a queue get the messages that are published to a topic, see FILA.PUBLISH. With HEADER it gets those that have a header of this name whose value matches the pattern; several HEADERs must all match. " +
 			"Returns 1, or 0 if the queue was bound before: the new HEADERs replace those of that binding. A topic exists while it has a binding. A queue that is deleted leaves its topics.",
 		Flags: []string{"write", "denyoom"}, ACL: []string{"admin"},
@@ -62,7 +62,7 @@ func (c *topicBindCall) Apply(tx *engine.Tx) (err error) {
 
 func topicUnbind() Spec {
 	return Spec{
-		Name: "UNBIND", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "integer",
+		Name: "UNBIND", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "integer",
 		Summary: "Ends the binding of a queue to a topic; messages that the queue has got stay. Returns 1, or 0 if it was not bound.",
 		Flags:   []string{"write"}, ACL: []string{"admin"},
 		Args: []Arg{
@@ -91,7 +91,7 @@ func (c *topicUnbindCall) Apply(tx *engine.Tx) (err error) {
 
 func topicInfo() Spec {
 	return Spec{
-		Name: "INFO", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "map or nil",
+		Name: "INFO", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "map or nil",
 		Summary: "Returns a topic with its bindings, or nil if no queue is bound to it.",
 		Flags:   []string{"readonly"}, Access: Look,
 		Reply: "A map: " + topicFields(&engine.TopicInfo{}, true).names() + ". bindings are maps of queue and headers, pairs of a name and a pattern; " +
@@ -165,7 +165,7 @@ func topicFields(i *engine.TopicInfo, whole bool) *fields {
 
 func topicList() Spec {
 	return Spec{
-		Name: "LIST", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
+		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
 		Summary: "Returns the topics that the user has a right to, a page at a time. With QUEUE only those that the queue is bound to.",
 		Flags:   []string{"readonly"}, Access: Look,
 		Reply: pageReply + "A topic is a map: " + topicFields(&engine.TopicInfo{}, false).names() + ". bindings is their number, the others are as in FILA.TOPIC INFO.",
@@ -215,7 +215,7 @@ func (c *topicListCall) Render(_ *Handler, w *resp.Writer) error {
 func publishMessage() Spec {
 	e := enqueue()
 	return Spec{
-		Name: "FILA.PUBLISH", Group: "fila", Since: "0.2.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "array of array",
+		Name: "FILA.PUBLISH", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of bindings of the topic, at most 1,000", Returns: "array of array",
 		Summary: "Stores a message in each queue that is bound to the topic and whose HEADERs it matches, see FILA.TOPIC BIND, in one write: all of them get it, or none. " +
 			"The options are those of FILA.ENQUEUE. Each queue's own ON_ENQUEUE hook, limits, time to live, deduplication and unique ids apply. " +
 			"A queue that refuses the message refuses the publish, with its code and its name; with BESTEFFORT it is left out.",
