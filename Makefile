@@ -24,8 +24,8 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 # without the detector, which costs them several times their time.
 RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker ./internal/cluster ./internal/mailbox ./internal/relay ./internal/replica
 
-# Long tests of the engine in one goroutine: the detector finds nothing there, and `make test` runs them
-# without it as well.
+# Long tests of the engine in one goroutine: the detector finds nothing there, and the plain build changes
+# nothing there. `make test` runs them without either as well.
 SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOfAClassStay|^TestADelivery(Moves|Costs)|^TestEveryRuleHolds|^TestReservedRoom|^TestOneSetOfWorkers|^TestMessagesWithSeveral|^TestFaultsOfThrottles
 
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
@@ -59,7 +59,7 @@ build: setup ## make bin/fila with RocksDB
 # Without the mechanisms of package tuning: see ARCHITECTURE.md, "Below the defaults".
 plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine ./scripting ./commands
+	CGO_ENABLED=0 $(GO) test -tags plain -short -skip '$(SOLE)' ./resp ./engine ./commands
 
 plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
