@@ -157,12 +157,20 @@ func TestTortureOfNodesKeepsEveryPromise(t *testing.T) {
 // TestPowerLossOfNodesTakesNothing cuts the power of all nodes at once.
 func TestPowerLossOfNodesTakesNothing(t *testing.T) {
 	bin := built(t, "fila-fault", ".", "-tags", "fault")
-	out, code := torture(t, bin, nil, "-nodes", "3", "-by", "power", "-scatter", "-t", "5m", "-n", "10", "-calm", "300ms")
-	wantKept(t, out, code)
-	m := regexp.MustCompile(`(\d+) cuts took (\d+) bytes of stores and tore \d+ files, took (\d+) bytes of replicated logs`).FindStringSubmatch(out)
-	if len(m) != 4 || m[1] == "0" || m[2] == "0" || m[3] == "0" {
-		t.Errorf("the power cuts took nothing:\n%s", out)
+	cuts := regexp.MustCompile(`[1-9]\d* cuts took (\d+) bytes of stores and tore (\d+) files, took (\d+) bytes of replicated logs and tore (\d+) files`)
+	// Little of a log is unsynced at any time, so all cuts of a run may by chance find none.
+	for range 3 {
+		out, code := torture(t, bin, nil, "-nodes", "3", "-by", "power", "-scatter", "-t", "5m", "-n", "10", "-calm", "300ms")
+		wantKept(t, out, code)
+		m := cuts.FindStringSubmatch(out)
+		if len(m) != 5 || m[1]+m[2] == "00" {
+			t.Fatalf("the power cuts took nothing:\n%s", out)
+		}
+		if m[3]+m[4] != "00" {
+			return
+		}
 	}
+	t.Error("no power cut took anything of a replicated log")
 }
 
 func wantKept(t *testing.T, out string, code int) {
