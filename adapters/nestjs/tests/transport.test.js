@@ -126,7 +126,7 @@ describe('a service', { concurrency: true }, () => {
     const sender = await service(t, 'jobs', { at: own })
     assert.equal(await answer(sender.send('sum', [1])), 1)
     const { FilaRecord } = require('fila-nestjs')
-    const later = answer(sender.send('sum', new FilaRecord([1, 1], { delay: 500 })))
+    const later = answer(sender.send('sum', new FilaRecord([1, 1], { delay: 3000 })))
     await until('it is enqueued', () => own.info('jobs', 'delayed'))
     await own.kill()
     await assert.rejects(answer(sender.send('sum', [1])), /the broker cannot be reached/)

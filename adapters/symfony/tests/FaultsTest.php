@@ -33,6 +33,7 @@ final class FaultsTest extends Harness
         $this->send(new Alone('later'), new DelayStamp(1000));
         $this->worker('alone');
         $this->wait('it has begun', fn () => $this->noted());
+        usleep(500_000); // a crash forgets a lease that is younger than the broker's delay to write it
         $this->broker->kill();
         touch($file);
         $this->wait('it ends without a broker', fn () => $this->noted('/job ended/'));
