@@ -7,10 +7,15 @@ import (
 	"time"
 )
 
-func TestAProcessUsesMemoryAndTime(t *testing.T) {
+func needsProc(t *testing.T) {
+	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("this system has no /proc, and nothing here is used on it")
 	}
+}
+
+func TestAProcessUsesMemoryAndTime(t *testing.T) {
+	needsProc(t)
 	before, err := UseOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -32,9 +37,7 @@ func TestAProcessUsesMemoryAndTime(t *testing.T) {
 
 // A server that is idle most of the time uses less in a second than a tick of the kernel's statistics.
 func TestLessThanATickOfTimeIsSeen(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("this system has no /proc, and nothing here is used on it")
-	}
+	needsProc(t)
 	before, err := UseOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -53,9 +56,7 @@ func TestLessThanATickOfTimeIsSeen(t *testing.T) {
 }
 
 func TestATreeHasTheChildrenOfChildren(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("this system has no /proc, and nothing here is used on it")
-	}
+	needsProc(t)
 	cmd := exec.Command("sh", "-c", "sh -c 'read x; exit 0' & echo; read x; wait")
 	in, err := cmd.StdinPipe()
 	if err != nil {
