@@ -13,8 +13,11 @@ libraries=(librocksdb-dev libzstd-dev liblz4-dev libsnappy-dev libbz2-dev zlib1g
 . /etc/os-release
 [ "${VERSION_CODENAME:-}" = $suite ] || die "releases are linked with the libraries of Debian 12: build on that, not on ${PRETTY_NAME:-this system}"
 case $arch in
-amd64) triple=x86_64-linux-gnu ;;
-arm64) triple=aarch64-linux-gnu ;;
+amd64)
+	triple=x86_64-linux-gnu
+	wrap=" -Wl,--wrap=_ZN7rocksdb6crc32c6ExtendEjPKcm" # see storage/rocks/checksum.cc
+	;;
+arm64) triple=aarch64-linux-gnu wrap="" ;;
 *) die "there are releases for amd64 and arm64, not for $arch" ;;
 esac
 command -v $triple-g++ >/dev/null || die "$triple-g++ is missing: apt-get install g++-${triple//_/-}"
@@ -44,7 +47,7 @@ out=$DIST/linux_$arch
 mkdir -p "$out"
 CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$triple-gcc CXX=$triple-g++ GOFLAGS=-mod=readonly GOTOOLCHAIN=local \
 	CGO_CFLAGS="-O2 '-I$root/sysroot/usr/include'" CGO_CXXFLAGS="-O2 '-I$root/sysroot/usr/include'" CGO_LDFLAGS="'-L$root/sysroot/usr/lib/$triple'" \
-	go build -buildvcs=true -trimpath -tags netgo,osusergo -ldflags '-s -w -buildid= -B none -linkmode external -extldflags "-static -lbz2"' -o "$out/fila" .
+	go build -buildvcs=true -trimpath -tags netgo,osusergo -ldflags '-s -w -buildid= -B none -linkmode external -extldflags "-static -lbz2'"$wrap"'"' -o "$out/fila" .
 
 # Name and version of each package, and of its source: that is only said where it is another.
 cross=$([ "$arch" = "$(dpkg --print-architecture)" ] || echo "-$arch-cross")
