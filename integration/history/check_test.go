@@ -78,8 +78,8 @@ func unanswered(e *Enqueue) { e.Outcome, e.ID = Unknown, "" }
 func id(of string) func(d *Delivery) { return func(d *Delivery) { d.ID = "id-" + of } }
 
 // dead adds a lease from the dead-letter queue.
-func (t *calls) dead(ms int, tag string, fence uint64) *calls {
-	t.lease(ms, tag, fence)
+func (t *calls) dead(ms int, tag string, fence uint64, change ...func(d *Delivery)) *calls {
+	t.lease(ms, tag, fence, change...)
 	t.Leases[len(t.Leases)-1].Queue = "q.dlq"
 	return t
 }
@@ -126,6 +126,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		"delivered, not acked, and then lost": {new(calls).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, outcome(Refused)), Lost},
 		"delivered after its time":            {new(calls).enqueue(0, "a", lives(100)).lease(105, "a", 1).end(110, Ack, "a", 1), Lives},
 		"dead before its time":                {new(calls).enqueue(0, "a", lives(100)).dead(95, "a", 1).end(110, Ack, "a", 1), Lives},
+		"dead before the time of its name":    {new(calls).enqueue(0, "b", named("a"), unanswered, lives(100)).enqueue(50, "a", named("a"), lives(100)).dead(95, "b", 1, id("a")).end(110, Ack, "a", 1), Lives},
 		"dead without a reason":               {new(calls).enqueue(0, "a").dead(95, "a", 1).end(110, Ack, "a", 1), Lives},
 		"gone after its time":                 {new(calls).enqueue(0, "a", lives(100)).lease(50, "a", 1), Lost},
 		"a name stands for two":               {new(calls).enqueue(0, "a", named("a")).enqueue(250, "b", named("b")).lease(260, "a", 1).lease(261, "b", 1).end(270, Ack, "a", 1).end(270, Ack, "b", 1), Dedup},
@@ -164,6 +165,7 @@ func TestWhatMayHappenIsNoBreach(t *testing.T) {
 		"another queue's order is its own": life().enqueue(1, "b", func(e *Enqueue) { e.Key = "l" }).lease(5, "b", 1, func(d *Delivery) { d.Key = "l" }).end(9, Ack, "b", 1),
 		"in its time":                      new(calls).enqueue(0, "a", lives(100)).lease(99, "a", 1).end(300, Ack, "a", 1),
 		"dead at its time":                 new(calls).enqueue(0, "a", lives(100)).lease(50, "a", 1).dead(1060, "a", 2).end(1070, Ack, "a", 2),
+		"dead at the time of its first":    new(calls).enqueue(0, "b", named("a"), unanswered, lives(100)).enqueue(50, "a", named("a"), lives(100)).dead(110, "b", 1, id("a")).end(120, Ack, "a", 1),
 		"dead while it waits for a retry":  new(calls).enqueue(0, "a", lives(100)).lease(10, "a", 1).end(15, Nack, "a", 1, func(e *End) { e.ReadyAt = at(300).Call }).dead(120, "a", 2).end(130, Ack, "a", 2),
 		"given up for good":                new(calls).enqueue(0, "a", lives(5000)).lease(10, "a", 1).end(15, Nack, "a", 1).dead(30, "a", 2).end(40, Ack, "a", 2),
 		"late, but who knows how late":     new(calls).enqueue(0, "a", lives(100), unanswered).lease(120, "a", 1).end(130, Ack, "a", 1),

@@ -16,10 +16,25 @@ func (c *check) lives(m *message) {
 		case m.nacked():
 		case e.TTL == 0:
 			c.breach(Lives, "%s was delivered from %s at %v without a reason for its death", m.id, h.lease.Queue, h.granted())
-		case h.granted() < e.Call+e.TTL-c.rules.Skew:
-			c.breach(Lives, "%s was to live until %v at least and was delivered from %s at %v", m.id, e.Call+e.TTL, h.lease.Queue, h.granted())
+		case h.granted() < c.began(m)+e.TTL-c.rules.Skew:
+			c.breach(Lives, "%s was to live until %v at least and was delivered from %s at %v", m.id, c.began(m)+e.TTL, h.lease.Queue, h.granted())
 		}
 	}
+}
+
+// began returns when a message was enqueued at the earliest: m.enqueue, whose answer has its id, may have
+// repeated an enqueue that was executed and not answered. A payload tells which one it was.
+func (c *check) began(m *message) time.Duration {
+	if len(m.hands) > 0 {
+		return c.enqueued[m.hands[0].Tag].Call
+	}
+	began := m.enqueue.Call
+	for i := range c.Enqueues {
+		if e := &c.Enqueues[i]; m.sameName(e) {
+			began = min(began, e.Call)
+		}
+	}
+	return began
 }
 
 // nacked reports whether a client may have nacked the message as dead.

@@ -106,7 +106,7 @@ func (c *check) resultDone(m *message, a *Ask) {
 // resultDead verifies the answer that a message is dead.
 func (c *check) resultDead(m *message, a *Ask) {
 	e := m.enqueue
-	reason := e.TTL > 0 && a.Return+c.rules.Skew >= e.Call+e.TTL ||
+	reason := e.TTL > 0 && a.Return+c.rules.Skew >= c.began(m)+e.TTL ||
 		slices.ContainsFunc(m.ends, func(e *End) bool { return e.Kind == Nack && e.Outcome != Refused && e.Call <= a.Return })
 	if !reason {
 		c.breach(Result, "the result of %s at %v was dead, without a reason", m.id, a.Return)

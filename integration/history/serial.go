@@ -40,7 +40,7 @@ func (c *check) serial() {
 func (c *check) turn(m *message) turn {
 	t := turn{message: m, gone: never}
 	if e := m.enqueue; e.TTL > 0 {
-		t.gone = e.Call + e.TTL
+		t.gone = c.began(m) + e.TTL
 	}
 	acked := map[uint64]bool{}
 	for _, e := range m.ends {
