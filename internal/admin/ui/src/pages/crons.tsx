@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { Fields } from "../api";
 import { useReply } from "../app";
 import type { Action, Values } from "../app";
-import { ago, count, duration, exactTime } from "../format";
+import { ago, count, duration, exactTime, plural } from "../format";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Code, Empty, Num } from "../ui";
@@ -20,12 +20,13 @@ function set(): Action {
 			{ name: "zone", label: "Time zone", placeholder: "UTC" },
 			{ name: "payload", label: "Payload", kind: "area" },
 			{ name: "key", label: "Fairness key", placeholder: "default" },
+			{ name: "unique", label: "Unique id", hint: "A tick enqueues nothing while a message with this id is in the queue." },
 			{ name: "headers", label: "Headers", kind: "area", placeholder: "name: value", hint: "One on a line." },
 			{ name: "catchup", label: "Ticks that were missed", kind: "select", options: [["", "the last one is made up for"], ["NONE", "none is"], ["ALL", "all are"]] },
 		],
 		words: (v: Values) => [
 			"FILA.CRON", "SET", v.name ?? "", v.queue ?? "", v.expression ?? "", v.payload ?? "",
-			...(v.zone ? ["TZ", v.zone] : []), ...(v.catchup ? ["CATCHUP", v.catchup] : []), ...(v.key ? ["KEY", v.key] : []), ...headerWords(v.headers ?? ""),
+			...(v.zone ? ["TZ", v.zone] : []), ...(v.catchup ? ["CATCHUP", v.catchup] : []), ...(v.key ? ["KEY", v.key] : []), ...(v.unique ? ["UNIQUE", v.unique] : []), ...headerWords(v.headers ?? ""),
 		],
 		done: () => "The schedule is set.",
 	};
@@ -89,6 +90,7 @@ function options(c: Fields): string {
 	return [
 		c.key !== null && `key ${text(c.key)}`, text(c.catchup).toLowerCase() !== "last" && `catch up: ${text(c.catchup).toLowerCase()}`,
 		num(c.delay_ms) > 0 && `delay ${duration(num(c.delay_ms))}`, num(c.ttl_ms) > 0 && `expires after ${duration(num(c.ttl_ms))}`,
+		text(c.unique) !== "" && `unique id ${text(c.unique)}`, num(c.skipped) > 0 && `${plural(num(c.skipped), "tick")} skipped`,
 		list(c.budgets).length > 0 && `budgets ${list(c.budgets).map(text).join(", ")}`,
 	].filter(Boolean).join(", ");
 }

@@ -213,7 +213,7 @@ function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: numbe
 			<div class="progress">
 				<Level value={moved} max={Math.max(1, moved + left)} label={`${count(moved)} of ${count(moved + left)} moved`} />
 				<span>
-					{plural(moved, "message")} moved, {count(num(s.redrive_skipped))} could not be, {count(num(s.redrive_looked))} looked at
+					{plural(moved, "message")} moved, {count(num(s.redrive_skipped))} could not be{num(s.redrive_taken) > 0 && <> (the unique id of {count(num(s.redrive_taken))} is taken)</>}, {count(num(s.redrive_looked))} looked at
 					{num(s.redrive_rate) > 0 && <>, at most {text(s.redrive_rate)} a second</>}, started <Time at={maybe(s.redrive_started_at)} />
 				</span>
 			</div>

@@ -132,6 +132,7 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	time("Died", m.died_at);
 	const some = (name: string, v: string) => v !== "" && all.push([name, v]);
 	some("Consumer", text(m.consumer));
+	some("Unique id", text(m.unique));
 	some("Throttles", list(m.throttle).map(text).join(", "));
 	some("Budgets", list(m.budgets).map(text).join(", "));
 	if (list(m.budgets).length > 0) {
