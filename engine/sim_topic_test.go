@@ -106,8 +106,9 @@ type simPublished struct {
 	payload string
 	paid    simCharge
 	list    []Published
-	fresh   map[string]bool // queues that have stored it; the others knew its deduplication id
-	at      time.Time       // of the turn
+	fresh   map[string]bool // queues that have stored it; the others knew its deduplication id or unique id
+	asks    map[string]*uniqueAsk
+	at      time.Time // of the turn
 	known   *simPublish
 }
 
@@ -125,6 +126,7 @@ func (s *sim) newPublish() *simPublished {
 	if s.rng.IntN(3) == 0 {
 		m.Dedup = fmt.Sprintf("d%d", s.rng.IntN(4)) // as those of enqueues
 	}
+	s.giveUnique(m)
 	if s.rng.IntN(8) == 0 {
 		m.Priority = new(uint8(s.rng.IntN(10))) //nolint:gosec // small
 	}
@@ -136,6 +138,7 @@ func (s *sim) newPublish() *simPublished {
 	s.oracle.tags++
 	p.payload = fmt.Sprintf("*/%s/%d", key, s.oracle.tags)
 	m.Payload = []byte(p.payload)
+	p.asks = map[string]*uniqueAsk{"a": s.oracle.asksUnique("a", m.Unique), "b": s.oracle.asksUnique("b", m.Unique)}
 	return p
 }
 
@@ -207,6 +210,9 @@ func (s *sim) applied(tx *Tx, p *simPublished, m *Enqueue, before int64) {
 		if m.Dedup != "" {
 			o.named(tagOf(x.Queue, []byte(p.payload)), x.Queue, m.Dedup, p.at)
 		}
+		if ask := p.asks[x.Queue]; ask != nil {
+			o.unique.names[tagOf(x.Queue, []byte(p.payload))] = ask.name
+		}
 	}
 	if len(p.fresh) > 0 {
 		o.topics.open[p.payload] = p.known
@@ -226,13 +232,14 @@ func (s *sim) published(p *simPublished, m *Enqueue) {
 			delete(o.unknown, tag)
 			o.signals.resolved(tag, signalEnqueued, false, o.now)
 		case !p.fresh[queue]:
-			o.repeated(tag, p.list[i].ID, queue, m.Dedup, p.at)
+			o.answeredEarlier(tag, p.list[i].ID, &Enqueue{Queue: queue, Dedup: m.Dedup}, p.asks[queue], p.at)
 		default:
 			var due time.Time
 			if m.Delay > 0 {
 				due = p.at.Add(m.Delay)
 			}
 			o.enqueued(tag, p.list[i].ID, due)
+			o.enqueuedUnique(p.asks[queue], tag)
 			stored := o.byID[p.list[i].ID]
 			stored.perhapsGone = stored.perhapsGone || s.replaced && p.known.purges != o.look.purges
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Unique ids in the simulation. A part of the enqueues name one of three ids. The oracle checks
+// Unique ids in the simulation. A part of the enqueues and publishes name one of three ids. The oracle checks
 // that an answer with an earlier message names one that has the id and had not ended when the
 // client asked, that no second message is stored while the first is certainly there, that after
 // a crash the store has an entry for each message with an id and no other, and that all ids are
@@ -37,13 +37,25 @@ type uniqueAsk struct {
 
 // makeUnique gives a part of the requests a unique id. It returns nil for the others.
 func (s *sim) makeUnique(req *Enqueue) *uniqueAsk {
-	if s.rng.IntN(4) > 0 && s.mutant != uniqueFreedApart {
+	s.giveUnique(req)
+	return s.oracle.asksUnique(req.Queue, req.Unique)
+}
+
+// giveUnique gives a part of the requests a unique id.
+func (s *sim) giveUnique(req *Enqueue) {
+	if s.rng.IntN(4) == 0 || s.mutant == uniqueFreedApart {
+		req.Unique = fmt.Sprintf("u%d", s.rng.IntN(simUniqueIDs))
+	}
+}
+
+// asksUnique records that a client asks for a message with a unique id. It returns nil if there is
+// no id.
+func (o *oracle) asksUnique(queue, id string) *uniqueAsk {
+	if id == "" {
 		return nil
 	}
-	req.Unique = fmt.Sprintf("u%d", s.rng.IntN(simUniqueIDs))
-	o := &s.oracle
 	o.unique.asked++
-	ask := &uniqueAsk{name: req.Queue + "/" + req.Unique, order: o.unique.asked}
+	ask := &uniqueAsk{name: queue + "/" + id, order: o.unique.asked}
 	for _, m := range o.stored {
 		if o.unique.names[m.tag] == ask.name && o.surelyThere(m) {
 			ask.there = append(ask.there, m)
