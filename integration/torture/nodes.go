@@ -161,6 +161,13 @@ func (n *nodes) close() {
 	}
 }
 
+// keepStores saves the stores of all nodes beside their file systems, whose contents may be discarded.
+func (n *nodes) keepStores() {
+	for _, node := range n.cluster.Nodes {
+		_ = os.CopyFS(node.Home+".store", os.DirFS(node.Data())) // the run has ended
+	}
+}
+
 // keepLog saves the log of a node beside its file system, which is about to be discarded.
 func (n *nodes) keepLog(node *harness.Node) {
 	if text, err := os.ReadFile(node.Log()); err == nil {
@@ -268,9 +275,11 @@ func (n *nodes) equal() (all bool, err error) {
 	for _, node := range n.cluster.Nodes {
 		c, err := n.contents(node)
 		if err != nil {
+			n.keepStores()
 			return false, err
 		}
 		if other, known := at[c.Replica.Entry]; known && other.Digest != c.Digest {
+			n.keepStores()
 			return false, brokenError{history.Breach{Rule: ruleEqual, What: fmt.Sprintf("entry %d of node %s: %s, of %s: %s", c.Replica.Entry, node.ID, c.Digest, other.node, other.Digest)}}
 		}
 		at[c.Replica.Entry] = c

@@ -393,10 +393,10 @@ func (s *survey) familyInLogs() storage.Family {
 	return most
 }
 
-// backup reports whether this is a copy of a store that was never opened: it has no list of logs
-// and may need none.
+// backup reports whether this is a copy of a store whose first opening was not completed: it has no
+// list of logs and may need none.
 func (s *survey) backup() bool {
-	_, err := os.Stat(filepath.Join(s.path, "LOCK"))
+	_, err := os.Stat(filepath.Join(s.path, logsFile))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
