@@ -292,3 +292,50 @@ func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 		c.equal()
 	}
 }
+
+// Raft counts an entry as applied that waits for the leader's disk. A snapshot that included it would take it
+// from the log of a node whose store has yet to get it.
+func TestNoSnapshotIsTakenWhileAnEntryWaitsForTheDisk(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	commits, results := make(chan string), make(chan error, 1)
+	c.work = func(ctx context.Context, _ string, l *Leadership) error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-l.Yield:
+				return nil
+			case key := <-commits:
+				results <- put(l, key)
+			}
+		}
+	}
+	c.startAll()
+	c.formed()
+	commits <- "before"
+	if err := <-results; err != nil {
+		t.Fatal(err)
+	}
+	full := c.leads()
+	r := c.nodes[full]
+	release := r.files.hold()
+	last := r.node.raft.LastIndex()
+	commits <- "waits"
+	until(t, "a majority has the entry", func() bool { return r.node.raft.CommitIndex() > last })
+	r.files.fail(syscall.ENOSPC, 0)
+	release()
+	if err := <-results; err == nil {
+		t.Fatal("a batch was confirmed that is not on disk")
+	}
+	until(t, "the entry waits", r.node.fsm.refuses.Load)
+	if err := r.node.raft.Snapshot().Error(); err == nil {
+		t.Error("a snapshot was taken")
+	}
+	c.kill(full)
+	r.files.fail(nil, 0)
+	c.start(full)
+	until(t, "it is everywhere", func() bool {
+		return has(c.nodes["a"].store, "waits") && has(c.nodes["b"].store, "waits") && has(c.nodes["c"].store, "waits")
+	})
+	c.equal()
+}

@@ -216,6 +216,9 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.ended || m == nil {
 		return nil, errors.New("there is no data yet")
 	}
+	if f.held != nil { // Raft counts it as applied, and would begin the log of this node behind it
+		return nil, errors.New("an entry waits for the disk of the log")
+	}
 	if f.snaps.busy() {
 		return nil, errors.New("a copy of the data is being sent, which needs the log")
 	}
