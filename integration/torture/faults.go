@@ -89,7 +89,7 @@ func (n *nodes) harm() error {
 	}
 	w.back = n.shared.now() + seenLate
 	n.windows = append(n.windows, w)
-	return nil
+	return n.verify()
 }
 
 // begin begins a fault.

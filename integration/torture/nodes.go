@@ -287,6 +287,21 @@ func (n *nodes) equal() (all bool, err error) {
 	return len(at) == 1, nil
 }
 
+// verify has the nodes compare their stores while they serve.
+func (n *nodes) verify() error {
+	c := n.shared.client(0)
+	defer c.redis.Close()
+	found, err := c.redis.Do(context.Background(), "FILA.CLUSTER", "VERIFY").Slice()
+	if err != nil {
+		return nil //nolint:nilerr // the leader has changed: the next comparison tells
+	}
+	if text := fmt.Sprint(found); strings.Contains(text, "differs") {
+		n.keepStores()
+		return brokenError{history.Breach{Rule: ruleEqual, What: text}}
+	}
+	return nil
+}
+
 // report implements target.
 func (n *nodes) report(*history.Verdict) {
 	var names []string
