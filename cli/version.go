@@ -11,7 +11,7 @@ import (
 
 // next is the release that is being worked on. It only counts in a build that is not of a
 // commit with a tag of its own.
-const next = "0.1.0"
+const next = "0.1.1"
 
 // Version is the release of Fila that this binary is, as the tag of its commit says: v0.1.0
 // makes 0.1.0. Any other build, one with changes that are not committed included, is the
