@@ -28,7 +28,7 @@ func TestACheckpointIsTheStoreAfterACommit(t *testing.T) {
 			default:
 			}
 			var b storage.Batch
-			for family, lives := range window {
+			for family, lives := range window() {
 				b.Put(family, windowKey(n), make([]byte, 200))
 				if n > lives {
 					b.SingleDelete(family, windowKey(n-lives))
@@ -65,7 +65,9 @@ func TestACheckpointIsTheStoreAfterACommit(t *testing.T) {
 }
 
 // window is how many of the newest records each family has.
-var window = map[storage.Family]int{storage.Messages: 50, storage.Leases: 30, storage.Attempts: 70, storage.Scheduled: 10}
+func window() map[storage.Family]int {
+	return map[storage.Family]int{storage.Messages: 50, storage.Leases: 30, storage.Attempts: 70, storage.Scheduled: 10}
+}
 
 func windowKey(n int) []byte { return fmt.Appendf(nil, "%040d", n) }
 
@@ -84,7 +86,7 @@ func wantWindow(t *testing.T, dir string) int64 {
 	if value, err := i.Store.Get(storage.State, []byte("newest")); err == nil {
 		newest, _ = strconv.ParseInt(string(value), 10, 64)
 	}
-	for family, lives := range window {
+	for family, lives := range window() {
 		it := i.Store.Scan(family, nil, nil)
 		n := max(newest-int64(lives), 0)
 		for it.Next() {
