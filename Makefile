@@ -33,6 +33,7 @@ PURE = $$($(GO) list ./... | grep -v /integration)
 
 # The adapters in Go: modules of their own. The others have scripts that run their tests.
 ADAPTERS := adapters/go adapters/watermill adapters/gocloud
+FRAMEWORKS := celery python activejob node symfony nestjs
 
 # The packages that put a broker under such load that no other test should run beside them.
 JUDGED := integration/torture integration/damage integration/demo
@@ -260,12 +261,7 @@ test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus
 
 test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
 	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -short -count=1 -timeout $(HANGS) ./...) || exit 1; done
-	TEST_BROKER=$(CURDIR)/$(BIN) adapters/celery/tests/run
-	TEST_BROKER=$(CURDIR)/$(BIN) adapters/python/tests/run
-	TEST_BROKER=$(CURDIR)/$(BIN) adapters/activejob/tests/run
-	TEST_BROKER=$(CURDIR)/$(BIN) adapters/node/tests/run
-	TEST_BROKER=$(CURDIR)/$(BIN) adapters/symfony/tests/run
-	TEST_BROKER=$(CURDIR)/$(BIN) adapters/nestjs/tests/run
+	@for f in $(FRAMEWORKS); do echo "$$f" && TEST_BROKER=$(CURDIR)/$(BIN) adapters/$$f/tests/run || exit 1; done
 
 # Not for CI: the collector has two hundred modules, and is built once.
 test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests
@@ -321,6 +317,10 @@ bench-topics: build ## publish to ten queues beside ten enqueues, an ordered que
 # and half an hour for each system.
 test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
 	integration/systems/try $(ARGS) $(SYSTEMS)
+
+.PHONY: test-celery
+test-celery: ## let the Celery of Debian 13, which is newer, drive its adapter there: see test-systems
+	integration/systems/try -as dev -make "setup-tests build test-adapters ADAPTERS= FRAMEWORKS=celery" trixie
 
 # Packages: deploy/release has what these do, docs/how-to/packages.md says it in words.
 PREFIX  ?= /usr/local
