@@ -30,4 +30,7 @@ mkdir -p "$to/lib/systemd/system"
 sed "s|/usr/bin/fila|$prefix/bin/fila|" deploy/fila.service >"$to/lib/systemd/system/fila.service"
 put 644 deploy/fila.sysusers lib/sysusers.d/fila.conf
 put 644 deploy/fila.toml share/doc/fila/fila.toml
-for file in LICENSE README.md CHANGELOG.md; do put 644 $file share/doc/fila/$file; done
+# The documents keep their paths, which is what links, --help and `fila doctor` name.
+put 644 LICENSE share/doc/fila/LICENSE
+find ./*.md docs adapters examples -name node_modules -prune -o -type f \( -path 'docs/*' -o -name '*.md' \) -print0 |
+	while IFS= read -r -d '' file; do put 644 "$file" "share/doc/fila/$file"; done

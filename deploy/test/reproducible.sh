@@ -50,6 +50,16 @@ binaries_need_no_library() {
 	done
 }
 
+documents_that_are_named_are_there() {
+	local doc=$work/x/share/doc/fila name
+	{
+		grep -o ']([^)#]*' "$doc/README.md" | cut -c 3- | grep -v '://'
+		strings "$work/x/bin/fila" | grep -o 'docs/[a-z-]*/[a-z-]*\.md'
+	} | sort -u >"$work/named"
+	grep -qx docs/how-to/backup.md "$work/named" || fail "fila doctor does not name docs/how-to/backup.md"
+	while read -r name; do [ -e "$doc/$name" ] || fail "the archive has no $name, which is named"; done <"$work/named"
+}
+
 the_sbom_lists_modules_and_libraries() {
 	local sbom=$work/dist/fila_0.1.0_linux_$arch.cdx.json part
 	for part in '"bomFormat": "CycloneDX"' pkg:golang/github.com/lin[xX] pkg:golang/std@ pkg:deb/debian/librocksdb-dev@7.8 pkg:deb/debian/libc6-dev@; do
@@ -68,4 +78,4 @@ the_release_before_can_be_made() { make_release v0.1.0-rc.1 c before "$arch"; }
 
 : "${ARCHES:=amd64 arm64}"
 run the_version_of_a_release_is_its_tag another_directory_and_an_empty_cache_give_the_same_bytes binaries_need_no_library \
-	the_sbom_lists_modules_and_libraries lintian_has_no_complaint the_release_before_can_be_made
+	documents_that_are_named_are_there the_sbom_lists_modules_and_libraries lintian_has_no_complaint the_release_before_can_be_made
