@@ -19,7 +19,7 @@ import (
 // replaced wait for their answers, and that leader may get new commands. It may say what has
 // happened and what has not, and must not hand out anything.
 
-var simNodeSeeds = flag.Int("nodeseeds", 600, "seeds that the simulation of several nodes runs")
+var simNodeSeeds = flag.Int("nodeseeds", 1000, "seeds that the simulation of several nodes runs")
 
 func TestSimulationOfNodes(t *testing.T) {
 	seeds := *simNodeSeeds
@@ -34,7 +34,7 @@ func TestSimulationOfNodes(t *testing.T) {
 	}
 	t.Logf("%+v", seen)
 	for i, v := 0, reflect.ValueOf(seen); i < v.NumField(); i++ {
-		if v.Field(i).Int() == 0 && seeds >= 600 {
+		if v.Field(i).Int() == 0 && seeds >= 1000 {
 			t.Errorf("%d seeds have had none: %s", seeds, v.Type().Field(i).Name)
 		}
 	}
