@@ -11,7 +11,7 @@ make_release() {
 	local tag=$1 dir=$work/$2 to=$work/$3 arches=$4
 	shift 4
 	rm -rf "$dir" "$to"
-	git clone -q . "$dir"
+	git clone -q --no-tags . "$dir"
 	git -C "$dir" checkout -q "$commit"
 	git -C "$dir" tag "$tag"
 	mkdir -p "$dir/.cache"
