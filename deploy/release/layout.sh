@@ -32,5 +32,5 @@ put 644 deploy/fila.sysusers lib/sysusers.d/fila.conf
 put 644 deploy/fila.toml share/doc/fila/fila.toml
 # The documents keep their paths, which is what links, --help and `fila doctor` name.
 put 644 LICENSE share/doc/fila/LICENSE
-find ./*.md docs adapters examples -name node_modules -prune -o -type f \( -path 'docs/*' -o -name '*.md' \) -print0 |
+find ./*.md docs adapters examples -name node_modules -prune -o -type f \( -path 'docs/*' -o -name '*.md' \) ! -name llms-full.txt -print0 |
 	while IFS= read -r -d '' file; do put 644 "$file" "share/doc/fila/$file"; done
