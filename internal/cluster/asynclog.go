@@ -21,7 +21,8 @@ import (
 // lost with power. So nothing that follows from the commit of an entry may happen before the
 // entry is on disk here, too:
 //
-//   - fsm applies it, and so the proposer learns of it, after await.
+//   - fsm applies it, and so the proposer learns of it, after await. While an entry waits there for the
+//     disk, Raft counts it as applied, and fsm refuses snapshots.
 //   - Other nodes are told a commit index up to onDisk only, see transport.
 //   - Entries that are no batches are written before StoreLogs returns: members, and the first entry
 //     of a leadership.

@@ -211,13 +211,11 @@ func TestAWaitEndsWithTheLog(t *testing.T) {
 	}
 }
 
-// All nodes have a batch in their logs, and the others have it on disk: a majority. But the leader
-// has not, so it must neither confirm nor apply it, nor tell the others to.
-func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
-	c := newTrial(t, "a", "b", "c")
-	c.election = time.Second
-	commits := make(chan string)
-	results := make(chan error, 1)
+// onDemand starts all nodes and returns a channel for keys that the leader is to commit, one at a time, and one
+// for the result of each. A first commit has succeeded.
+func (c *trial) onDemand() (commits chan<- string, results <-chan error) {
+	c.t.Helper()
+	keys, errs := make(chan string), make(chan error, 1)
 	c.work = func(ctx context.Context, _ string, l *Leadership) error {
 		for {
 			select {
@@ -225,17 +223,26 @@ func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
 				return nil
 			case <-l.Yield:
 				return nil
-			case key := <-commits:
-				results <- put(l, key)
+			case key := <-keys:
+				errs <- put(l, key)
 			}
 		}
 	}
 	c.startAll()
 	c.formed()
-	commits <- "before"
-	if err := <-results; err != nil {
-		t.Fatal(err)
+	keys <- "before"
+	if err := <-errs; err != nil {
+		c.t.Fatal(err)
 	}
+	return keys, errs
+}
+
+// All nodes have a batch in their logs, and the others have it on disk: a majority. But the leader
+// has not, so it must neither confirm nor apply it, nor tell the others to.
+func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.election = time.Second
+	commits, results := c.onDemand()
 	leader := c.leads()
 	release := c.nodes[leader].files.hold()
 	defer release()
@@ -260,9 +267,7 @@ func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
 	if err := <-results; err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is applied everywhere", func() bool {
-		return has(c.nodes["a"].store, "held") && has(c.nodes["b"].store, "held") && has(c.nodes["c"].store, "held")
-	})
+	c.everywhere("held")
 }
 
 // A leader whose disk fills up while a batch is on its way to the log steps down, and has what the
@@ -297,25 +302,7 @@ func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 // from the log of a node whose store has yet to get it.
 func TestNoSnapshotIsTakenWhileAnEntryWaitsForTheDisk(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
-	commits, results := make(chan string), make(chan error, 1)
-	c.work = func(ctx context.Context, _ string, l *Leadership) error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-l.Yield:
-				return nil
-			case key := <-commits:
-				results <- put(l, key)
-			}
-		}
-	}
-	c.startAll()
-	c.formed()
-	commits <- "before"
-	if err := <-results; err != nil {
-		t.Fatal(err)
-	}
+	commits, results := c.onDemand()
 	full := c.leads()
 	r := c.nodes[full]
 	release := r.files.hold()
@@ -334,8 +321,6 @@ func TestNoSnapshotIsTakenWhileAnEntryWaitsForTheDisk(t *testing.T) {
 	c.kill(full)
 	r.files.fail(nil, 0)
 	c.start(full)
-	until(t, "it is everywhere", func() bool {
-		return has(c.nodes["a"].store, "waits") && has(c.nodes["b"].store, "waits") && has(c.nodes["c"].store, "waits")
-	})
+	c.everywhere("waits")
 	c.equal()
 }
