@@ -42,6 +42,8 @@ type nodes struct {
 	windows []window
 	counts  map[string]int // by name of a fault
 	gap     gap
+
+	verified int // comparisons of the stores of all nodes while they served
 }
 
 // window is a time in which something was done to the cluster.
@@ -295,9 +297,19 @@ func (n *nodes) verify() error {
 	if err != nil {
 		return nil // the leader has changed: the next comparison tells
 	}
-	if text := fmt.Sprint(found); strings.Contains(text, "differs") {
-		n.keepStores()
-		return brokenError{history.Breach{Rule: ruleEqual, What: text}}
+	equal := 0
+	for _, node := range found {
+		fields, _ := node.([]any)
+		switch {
+		case slices.Contains(fields, any("differs")):
+			n.keepStores()
+			return brokenError{history.Breach{Rule: ruleEqual, What: fmt.Sprint(found)}}
+		case slices.Contains(fields, any("equal")):
+			equal++
+		}
+	}
+	if equal == len(n.cluster.Nodes) {
+		n.verified++
 	}
 	return nil
 }
@@ -310,7 +322,7 @@ func (n *nodes) report(*history.Verdict) {
 	}
 	slices.Sort(names)
 	terms := n.watch.Leaderships()
-	fmt.Printf("%s; %d leaderships; the longest pause with a majority %v\n", strings.Join(names, ", "), len(terms), n.gap.longest.Round(time.Millisecond))
+	fmt.Printf("%s; %d leaderships; the longest pause with a majority %v; the stores compared %d times\n", strings.Join(names, ", "), len(terms), n.gap.longest.Round(time.Millisecond), n.verified)
 	if n.power != nil {
 		n.power.report()
 	}

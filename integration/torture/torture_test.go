@@ -152,6 +152,9 @@ func TestTortureOfNodesKeepsEveryPromise(t *testing.T) {
 	if !strings.Contains(out, "leaderships") || !strings.Contains(out, " kill") {
 		t.Errorf("the output does not state what was done:\n%s", out)
 	}
+	if strings.Contains(out, "compared 0 times") {
+		t.Errorf("the stores were never compared while the nodes served:\n%s", out)
+	}
 }
 
 // TestPowerLossOfNodesTakesNothing cuts the power of all nodes at once.
