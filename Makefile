@@ -41,7 +41,7 @@ JUDGED := integration/torture integration/damage integration/demo
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs docs-pictures site test-site golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-metrics test-collector ui clean
+.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs docs-pictures site test-site golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-celery test-metrics test-collector ui clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -318,7 +318,6 @@ bench-topics: build ## publish to ten queues beside ten enqueues, an ordered que
 test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
 	integration/systems/try $(ARGS) $(SYSTEMS)
 
-.PHONY: test-celery
 test-celery: ## let the Celery of Debian 13, which is newer, drive its adapter there: see test-systems
 	integration/systems/try -as dev -make "setup-tests build test-adapters ADAPTERS= FRAMEWORKS=celery" trixie
 
