@@ -73,6 +73,9 @@ func (s *Server) open(r *http.Request) (*conn, error) {
 		return s.authenticate(r, who.user, who.password, requestName)
 	case who.token != "":
 		session := s.sessions.find(who.token)
+		if session == nil && s.cfg.Broker.State(r.Context()) == Stopping { // it ended with the broker's connections
+			return nil, ErrUnavailable
+		}
 		if session == nil {
 			return nil, failed(http.StatusUnauthorized, "NOAUTH", "the session is over")
 		}

@@ -88,6 +88,18 @@ func TestASessionIsThatOfTheUser(t *testing.T) {
 	}
 }
 
+// A page whose session ends with the broker has to wait for the broker, and not to ask for a login
+// that fails.
+func TestASessionThatEndsWithTheBrokerIsUnavailable(t *testing.T) {
+	s := serve(t, newBroker(t, users()...), nil)
+	c := s.session("bob", "bob")
+	s.broker.become(Stopping)
+	s.sessions.close()
+	s.run(503, "PING", c)
+	s.broker.become(Running)
+	s.run(401, "PING", c)
+}
+
 func TestALoginEndsTheSessionBeforeIt(t *testing.T) {
 	s := serve(t, newBroker(t, users()...), nil)
 	before := s.session("bob", "bob")
