@@ -145,7 +145,7 @@ type Engine interface {
 	CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error)
 	ScriptSource(queue string, kind hook.Kind, version string) (string, error)
 	Snapshot() *engine.Snapshot
-	Load(d *engine.Delivery) error
+	Load(ds []*engine.Delivery) (read int, err error)
 	LoadResult(r *engine.Result) error
 	Listen(to func([]engine.Event))
 	Want(kinds engine.EventKind)

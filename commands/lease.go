@@ -183,8 +183,8 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 			h.submitUndo(&undeliverCall{c.deliveries[i:]})
 			break
 		}
-		err := h.engine.Load(d)
-		load.loaded(d)
+		read, err := h.engine.Load(c.deliveries[i:])
+		load.loaded(read)
 		if err != nil {
 			if !errors.Is(err, engine.ErrNoMessage) {
 				h.cfg.Log.Error().Err(err).Str("queue", d.Queue).Msg("a leased message cannot be read")

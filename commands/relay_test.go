@@ -95,8 +95,10 @@ func (l *lockedEngine) ScriptSource(queue string, kind hook.Kind, version string
 
 func (l *lockedEngine) Snapshot() *engine.Snapshot { return locked(l, l.s.Snapshot) }
 
-func (l *lockedEngine) Load(d *engine.Delivery) error {
-	return locked(l, func() error { return l.s.Load(d) })
+func (l *lockedEngine) Load(ds []*engine.Delivery) (read int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.s.Load(ds)
 }
 
 func (l *lockedEngine) LoadResult(r *engine.Result) error {

@@ -166,7 +166,7 @@ const loadFree = 1 << 20
 
 // begin reserves memory for the next message. It returns false if the reply must end before it.
 func (l *loadBudget) begin() bool {
-	most := int64(l.h.cfg.Limits.Message)
+	most := int64(max(l.h.cfg.Limits.Message, engine.LoadBytes))
 	if l.h.loads.Try(most) {
 		l.took += most
 		return true
@@ -180,12 +180,13 @@ func (l *loadBudget) begin() bool {
 	return true
 }
 
-// loaded returns the part of a message's reservation that it does not need.
-func (l *loadBudget) loaded(d *engine.Delivery) {
+// loaded returns the part of a message's reservation that is not needed: n bytes were read for it,
+// and for messages after it.
+func (l *loadBudget) loaded(size int) {
 	if l.took <= l.has {
 		return // it was in memory
 	}
-	l.has += int64(d.Held())
+	l.has += int64(size)
 	l.h.loads.Give(l.took - l.has)
 	l.took = l.has
 }

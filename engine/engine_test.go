@@ -87,7 +87,7 @@ func (w *world) lease(queue string, count int) []*Delivery {
 	req := &LeaseRequest{Queues: []string{queue}, Count: count, Block: -1}
 	w.must(func(tx *Tx) (err error) { ds, err = tx.Lease(req); return err })
 	for _, d := range ds {
-		if err := w.Load(d); err != nil {
+		if _, err := w.Load([]*Delivery{d}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -75,28 +75,59 @@ func (d *Delivery) Release() {
 	d.message = storage.Message{Throttles: d.message.Throttles, Budgets: d.message.Budgets}
 }
 
-// Load makes payload and headers available, from memory or from the store. It runs on the
-// goroutine of the connection. It returns ErrNoMessage if the message was removed after its
-// delivery, for instance by Purge or by Ack with the bare id; the caller leaves such a
-// delivery out of the reply. Other errors are those of the store.
-func (e *Engine) Load(d *Delivery) error { return load(d, e.store) }
+// Load makes payload and headers of the first delivery available, from memory or from the store. Where
+// the store can, it reads the records of the next few that are not in memory at the same time, as far as
+// LoadBytes are enough for all: their Load does not read again. It returns the bytes that it has read. It
+// runs on the goroutine of the connection. It returns ErrNoMessage if the message was removed after its
+// delivery, for instance by Purge or by Ack with the bare id; the caller leaves such a delivery out of
+// the reply. Other errors are those of the store.
+func (e *Engine) Load(ds []*Delivery) (read int, err error) { return load(ds, e.store) }
+
+// LoadBytes bounds what Load reads for other deliveries than the first.
+const LoadBytes = 64 << 10
 
 // load is Load for any store; the simulation has its own.
-func load(d *Delivery, store Store) error {
+func load(ds []*Delivery, store Store) (read int, err error) {
+	d := ds[0]
+	if d.record == nil {
+		read = loadAhead(ds, store)
+	}
 	if d.record == nil {
 		b, err := storage.GetMessage(store, d.mk.Append(nil))
 		if errors.Is(err, storage.ErrNotFound) {
-			return fmt.Errorf("%w: %s", ErrNoMessage, d.mk.ID)
+			return 0, fmt.Errorf("%w: %s", ErrNoMessage, d.mk.ID)
 		}
 		if err != nil {
-			return fmt.Errorf("load message %s: %w", d.mk.ID, err)
+			return 0, fmt.Errorf("load message %s: %w", d.mk.ID, err)
 		}
-		d.record = b
+		d.record, read = b, len(b)
 	}
 	if err := d.message.DecodeLike(d.record, d.message.Throttles, d.message.Budgets); err != nil {
-		return fmt.Errorf("load message %s: %w", d.mk.ID, err)
+		return read, fmt.Errorf("load message %s: %w", d.mk.ID, err)
 	}
-	return nil
+	return read, nil
+}
+
+// loadAhead reads the records of the first deliveries without one, as many as the store reads at a time.
+func loadAhead(ds []*Delivery, store Store) (read int) {
+	const most = 16
+	var wanting [most]*Delivery
+	var keys [most][]byte
+	n := 0
+	for i := 0; i < len(ds) && n < most; i++ {
+		if d := ds[i]; d.record == nil {
+			wanting[n], keys[n] = d, d.mk.Append(nil)
+			n++
+		}
+	}
+	if n == 1 {
+		return 0
+	}
+	for i, record := range storage.GetMessages(store, keys[:n], LoadBytes) {
+		wanting[i].record = record
+		read += len(record)
+	}
+	return read
 }
 
 // Lease delivers ready messages, alternating between the queues. Consumers that wait for

@@ -138,7 +138,8 @@ func (e *Engine) release(tasks []*Task) {
 //	searches                     one goroutine each, of which one runs at a time
 //	others                       one goroutine
 func (e *Engine) startJobs(w *work) {
-	var windows, others []job
+	var windows []*read
+	var others []job
 	var verdicts map[string][]job // by queue
 	for _, r := range w.jobs {
 		switch r := r.(type) {
@@ -176,11 +177,27 @@ func (e *Engine) startJobs(w *work) {
 	for _, all := range verdicts {
 		e.background.Go(func() { e.runJob(all...) })
 	}
-	for _, all := range [][]job{windows, others} {
-		if len(all) > 0 {
-			e.background.Go(func() { e.runJob(all...) })
-		}
+	if len(windows) > 0 {
+		e.background.Go(func() { e.readWindows(windows) })
 	}
+	if len(others) > 0 {
+		e.background.Go(func() { e.runJob(others...) })
+	}
+}
+
+// readWindows is runJob for reads, which share iterators as long as none fails.
+func (e *Engine) readWindows(all []*read) {
+	it := openKeys(e.store)
+	for _, r := range all {
+		if r.key == nil {
+			r.do(e.store)
+		} else if r.err = r.readKey(e.store, it); r.err != nil {
+			it.close()
+			it = openKeys(e.store)
+		}
+		e.post(r)
+	}
+	it.close()
 }
 
 // search runs a job that may read much for a small result. One runs at a time: several would

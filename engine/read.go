@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/faisca/fila/storage"
 )
@@ -219,18 +218,33 @@ func (c *core) retryBackedOff() {
 func (r *read) do(store Store) {
 	if r.key == nil {
 		r.err = r.readDue(store)
-	} else {
-		r.err = r.readKey(store)
+		return
 	}
+	it := openKeys(store)
+	defer it.close()
+	r.err = r.readKey(store, it)
+}
+
+// keyIterators read fairness keys one after another. Opening iterators costs more than a window read does
+// with them.
+type keyIterators struct {
+	messages, attempts storage.Iterator
+}
+
+func openKeys(store Store) keyIterators {
+	return keyIterators{storage.ScanMessageKeys(store), storage.ScanKeys(store, storage.Attempts)}
+}
+
+func (it keyIterators) close() {
+	it.messages.Close()
+	it.attempts.Close()
 }
 
 // readKey examines messages from the edge on, until the limit or the bytes are reached.
-func (r *read) readKey(store Store) error {
-	prefix := storage.AppendKeyPrefix(nil, r.queue, r.name)
-	from, to := append(slices.Clone(prefix), r.from.rank), storage.After(prefix)
-	from = append(from, r.from.id[:]...)
+func (r *read) readKey(store Store, it keyIterators) error {
+	from := storage.AppendMessageKey(nil, r.queue, r.name, r.from.rank, r.from.id)
 	size := 0
-	more, err := readMessages(store, from, to, func(rec *record) (bool, error) {
+	more, err := readRange(it.messages, it.attempts, from, func(rec *record) (bool, error) {
 		f, err := rec.found(store)
 		if err != nil {
 			return false, err
@@ -264,6 +278,11 @@ func readMessages(store Store, from, to []byte, each func(*record) (bool, error)
 	defer messages.Close()
 	attempts := store.Scan(storage.Attempts, from, to)
 	defer attempts.Close()
+	return readRange(messages, attempts, from, each)
+}
+
+// readRange is readMessages from a key on, with iterators that end where it ends.
+func readRange(messages, attempts storage.Iterator, from []byte, each func(*record) (bool, error)) (more bool, err error) {
 	another := attempts.Seek(from)
 	var r record
 	for ok := messages.Seek(from); ok; ok = messages.Next() {

@@ -290,7 +290,7 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 // take gives a client the deliveries of its reply.
 func (s *sim) take(ds []*Delivery, order int) {
 	for _, d := range ds {
-		if err := s.step.Load(d); err != nil {
+		if _, err := s.step.Load([]*Delivery{d}); err != nil {
 			if m := s.oracle.byID[d.Receipt.ID]; m != nil && s.oracle.taken(m) || s.oracle.beingPurged(d.Queue[:1]+"/"+d.Key+"/") {
 				continue // removed during its lease
 			}

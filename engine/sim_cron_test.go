@@ -123,7 +123,7 @@ func (s *sim) leaseCron(cl *simClient) {
 			return // the deliveries reached no client, and their ticks may repeat
 		}
 		for _, d := range ds {
-			if err := s.step.Load(d); err != nil {
+			if _, err := s.step.Load([]*Delivery{d}); err != nil {
 				continue // its lease has ended, and another client has acked it
 			}
 			s.cronDelivered(d)

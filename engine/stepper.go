@@ -110,7 +110,7 @@ func (s *Stepper) ScriptSource(queue string, kind hook.Kind, version string) (st
 func (s *Stepper) Snapshot() *Snapshot { return s.core.out.snapshot }
 
 // Load is Engine.Load.
-func (s *Stepper) Load(d *Delivery) error { return load(d, s.store) }
+func (s *Stepper) Load(ds []*Delivery) (read int, err error) { return load(ds, s.store) }
 
 // LoadResult is Engine.LoadResult.
 func (s *Stepper) LoadResult(r *Result) error { return loadResult(r, s.store) }

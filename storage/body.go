@@ -124,6 +124,18 @@ func GetMessage(store Reader, key []byte) ([]byte, error) {
 	return whole(store, key, record)
 }
 
+// GetMessages returns the records of the first of some messages, those that the store can read at a time
+// within room bytes: the first n of the keys, or none. GetMessage reads the next one, and any error.
+func GetMessages(store Reader, keys [][]byte, room int) [][]byte {
+	records := GetMany(store, Messages, keys, room)
+	for i, record := range records {
+		if _, elsewhere := BodyOf(record); elsewhere {
+			return records[:i]
+		}
+	}
+	return records
+}
+
 // whole adds its body to the record of a message. The reads are not of one state of the store: a message
 // whose body is gone has ended in between, or was stored anew.
 func whole(store Reader, key, record []byte) ([]byte, error) {
@@ -154,6 +166,11 @@ func whole(store Reader, key, record []byte) ([]byte, error) {
 // message that ends during the iteration may be left out.
 func ScanMessages(store Reader, from, to []byte) Iterator {
 	return &messageIterator{Iterator: store.Scan(Messages, from, to), store: store}
+}
+
+// ScanMessageKeys is ScanKeys of the messages, with their payloads and headers.
+func ScanMessageKeys(store Reader) Iterator {
+	return &messageIterator{Iterator: ScanKeys(store, Messages), store: store}
 }
 
 type messageIterator struct {

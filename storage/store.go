@@ -63,3 +63,58 @@ func KeysOnly(it Iterator) Iterator {
 	}
 	return it
 }
+
+// ScanKeys returns an iterator for many ranges of the family messages or attempts, each within one
+// fairness key. A Seek to a message key, in any order, begins a range: it moves to the first key at or
+// after it that has the same fairness key, and Next ends with that fairness key. Next must follow a Seek.
+// A store that has a method of this name shows all ranges as they were at the call, and the iterator
+// costs it less than one for each range; of another store a range is as it was at its Seek.
+func ScanKeys(store Reader, f Family) Iterator {
+	if s, ok := store.(interface{ ScanKeys(f Family) Iterator }); ok {
+		return s.ScanKeys(f)
+	}
+	return &keyRanges{store: store, family: f}
+}
+
+// GetMany returns the values of the first of some keys, those that the store can read at a time within room
+// bytes: of the first n, or none where the store has no method of this name. Get reads the next one, and
+// any error.
+func GetMany(store Reader, f Family, keys [][]byte, room int) [][]byte {
+	s, ok := store.(interface {
+		GetMany(f Family, keys [][]byte, room int) [][]byte
+	})
+	if !ok {
+		return nil
+	}
+	return s.GetMany(f, keys, room)
+}
+
+// keyRanges opens an iterator for each range.
+type keyRanges struct {
+	Iterator
+
+	store  Reader
+	family Family
+}
+
+// Seek implements Iterator.
+func (r *keyRanges) Seek(key []byte) bool {
+	r.Close()
+	r.Iterator = r.store.Scan(r.family, key, After(key[:KeyPrefixLen(key)]))
+	return r.Iterator.Seek(key)
+}
+
+// Err implements Iterator.
+func (r *keyRanges) Err() error {
+	if r.Iterator == nil {
+		return nil
+	}
+	return r.Iterator.Err()
+}
+
+// Close implements Iterator.
+func (r *keyRanges) Close() {
+	if r.Iterator != nil {
+		r.Iterator.Close()
+	}
+}

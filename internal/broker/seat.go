@@ -353,11 +353,11 @@ func (s *seat) Snapshot() *engine.Snapshot {
 
 // Load reads a message that has been delivered, also after the engine that delivered it has ended:
 // its reply was decided before.
-func (s *seat) Load(d *engine.Delivery) error {
+func (s *seat) Load(ds []*engine.Delivery) (read int, err error) {
 	if e := s.state.Load().latest; e != nil {
-		return e.Load(d)
+		return e.Load(ds)
 	}
-	return engine.ErrNoMessage
+	return 0, engine.ErrNoMessage
 }
 
 // LoadResult reads a value of a result, also after the engine that answered has ended.

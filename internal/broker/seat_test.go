@@ -297,7 +297,7 @@ func TestASeatWithoutAnEngineAnswersWhatNeedsNone(t *testing.T) {
 	if _, ok := s.Snapshot().Get("key"); ok || s.Snapshot().Hooks() != 0 {
 		t.Error("an empty snapshot has entries")
 	}
-	if err := s.Load(&engine.Delivery{Queue: "orders"}); !errors.Is(err, engine.ErrNoMessage) {
+	if _, err := s.Load([]*engine.Delivery{{Queue: "orders"}}); !errors.Is(err, engine.ErrNoMessage) {
 		t.Errorf("Load: %v", err)
 	}
 	s.Leave(engine.NewClient(1, func() {}))

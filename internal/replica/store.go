@@ -87,6 +87,14 @@ func (s *Store) Commit(b *storage.Batch, _ bool) error {
 	return nil
 }
 
+// ScanKeys passes storage.ScanKeys to the local store.
+func (s *Store) ScanKeys(f storage.Family) storage.Iterator { return storage.ScanKeys(s.Reader, f) }
+
+// GetMany passes storage.GetMany to the local store.
+func (s *Store) GetMany(f storage.Family, keys [][]byte, room int) [][]byte {
+	return storage.GetMany(s.Reader, f, keys, room)
+}
+
 // Sync does nothing: what Commit has confirmed is in the log of a majority, synced.
 func (s *Store) Sync() error { return nil }
 

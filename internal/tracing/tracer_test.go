@@ -83,7 +83,7 @@ func (w *world) lease(n int) []*engine.Delivery {
 		w.Fatalf("%d messages leased, want %d", len(ds), n)
 	}
 	for _, d := range ds {
-		if err := w.Load(d); err != nil {
+		if _, err := w.Load([]*engine.Delivery{d}); err != nil {
 			w.Fatal(err)
 		}
 		w.tracer.Leased(d, "worker-1")

@@ -84,7 +84,7 @@ func TestBodiesThatLackSomethingAreFoundAndRepaired(t *testing.T) {
 		b.do(func(tx *engine.Tx) error {
 			ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{queue}, Count: 10, Block: -1})
 			for _, d := range ds {
-				if lost := b.Load(d); lost != nil || len(d.Payload()) != 4096 {
+				if _, lost := b.Load([]*engine.Delivery{d}); lost != nil || len(d.Payload()) != 4096 {
 					t.Errorf("%s: a payload of %d bytes, %v", queue, len(d.Payload()), lost)
 				}
 				if _, err := tx.Ack(queue, []engine.Receipt{d.Receipt}); err != nil {

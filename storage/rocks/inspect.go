@@ -330,7 +330,7 @@ func openReadOnly(path string, careful bool, logs grocksdb.WALRecoveryMode) (*da
 		return nil, openError(err)
 	}
 	d := &database{db: db, families: make([]*grocksdb.ColumnFamilyHandle, len(known))}
-	d.read, d.readAll = readOptions()
+	d.setReadOptions()
 	for n, name := range names {
 		d.families[known[name]] = handles[n]
 	}

@@ -73,6 +73,15 @@ func (s *Store) Scan(f storage.Family, from, to []byte) storage.Iterator {
 	return i
 }
 
+// ScanKeys implements storage.ScanKeys: RocksDB ends a range with the prefix of its Seek.
+func (s *Store) ScanKeys(f storage.Family) storage.Iterator {
+	d, err := s.acquire()
+	if err != nil {
+		return &iterator{at: after, err: fmt.Errorf("%w: scan %s: %w", storage.ErrUnreadable, f, err)}
+	}
+	return &iterator{store: s, family: f, it: d.db.NewIteratorCF(d.readKeys, d.families[f])}
+}
+
 // Seek moves to the first key at or after key within the range, and reports whether there is one.
 func (i *iterator) Seek(key []byte) bool {
 	if i.it == nil || i.err != nil {

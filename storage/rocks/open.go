@@ -29,6 +29,7 @@ type database struct {
 	cacheMax uint64
 	read     *grocksdb.ReadOptions
 	readAll  *grocksdb.ReadOptions // of a scan without an end, whose blocks are read once: they stay out of the cache
+	readKeys *grocksdb.ReadOptions // of scans within a key prefix
 	writer   *writer               // nil: read-only
 }
 
@@ -293,7 +294,7 @@ func checkFormatOnly(path string) error {
 		return openError(err)
 	}
 	d := &database{db: db, families: handles}
-	d.read, d.readAll = readOptions()
+	d.setReadOptions()
 	defer d.close()
 	err = storage.CheckFormat(d.get)
 	if errors.Is(err, storage.ErrNotFound) {
@@ -332,7 +333,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		d.cache.Destroy()
 		return nil, openError(err)
 	}
-	d.read, d.readAll = readOptions()
+	d.setReadOptions()
 	if d.writer, err = newWriter(d.db); err != nil {
 		d.close()
 		return nil, err
@@ -340,14 +341,13 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	return d, nil
 }
 
-// readOptions returns the options of database.read and database.readAll.
-func readOptions() (read, readAll *grocksdb.ReadOptions) {
-	read, readAll = grocksdb.NewDefaultReadOptions(), grocksdb.NewDefaultReadOptions()
-	for _, o := range []*grocksdb.ReadOptions{read, readAll} {
-		o.SetTotalOrderSeek(true)
-	}
-	readAll.SetFillCache(false)
-	return read, readAll
+// setReadOptions sets the options of reads.
+func (d *database) setReadOptions() {
+	d.read, d.readAll, d.readKeys = grocksdb.NewDefaultReadOptions(), grocksdb.NewDefaultReadOptions(), grocksdb.NewDefaultReadOptions()
+	d.read.SetTotalOrderSeek(true)
+	d.readAll.SetTotalOrderSeek(true)
+	d.readAll.SetFillCache(false)
+	d.readKeys.SetPrefixSameAsStart(true)
 }
 
 // check verifies family ids and format version before anything else is read or written, and writes
@@ -413,6 +413,7 @@ func (d *database) close() {
 	d.db.Close()
 	d.read.Destroy()
 	d.readAll.Destroy()
+	d.readKeys.Destroy()
 	if d.cache != nil {
 		d.cache.Destroy()
 	}

@@ -35,6 +35,8 @@ type Store struct {
 	skip, skipped int
 	tried         atomic.Int64 // free bytes at the last failed attempt to open for writing; 0: none
 
+	many sync.Pool // of *manyRead
+
 	mu             sync.Mutex
 	cond           *sync.Cond
 	d              *database // nil after Close, or when Reopen could not open it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/faisca/fila/storage"
@@ -174,5 +175,110 @@ func keysOnly(t *testing.T, s *subject) {
 		}
 		keys.Close()
 		values.Close()
+	}
+}
+
+// rangesOfKeys compares ranges within fairness keys, in any order, with scans of the same: with records in
+// memory, on disk, written over and deleted, between keys of which one is the beginning of another.
+func rangesOfKeys(t *testing.T, s *subject) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // reproducible on purpose
+	const keys = 40
+	at := func(key, n int) []byte {
+		name := fmt.Sprintf("key%d", key)
+		if key%5 == 4 {
+			name = strings.Repeat("k", key)
+		}
+		return storage.AppendMessageKey(nil, uint32(key%3), name, uint8(n%3), storage.ID{0: uint8(n / 3)}) //nolint:gosec // small
+	}
+	for _, family := range []storage.Family{storage.Messages, storage.Attempts} {
+		for round := range 3 {
+			s.commit(func(b *storage.Batch) {
+				for range 300 {
+					k := at(rng.IntN(keys), rng.IntN(30))
+					if rng.IntN(3) == 0 {
+						b.Delete(family, k)
+					} else {
+						b.Put(family, k, fmt.Appendf(nil, "%d", round))
+					}
+				}
+			})
+			it := storage.ScanKeys(s.Store, family)
+			for range 200 {
+				from := at(rng.IntN(keys+1), rng.IntN(31))
+				want := s.Scan(family, from, storage.After(from[:storage.KeyPrefixLen(from)]))
+				steps := rng.IntN(20)
+				for a, b := it.Seek(from), want.Seek(from); ; a, b = it.Next(), want.Next() {
+					if a != b || !bytes.Equal(it.Key(), want.Key()) || !bytes.Equal(it.Value(), want.Value()) {
+						t.Fatalf("%s from %q: %v %q, want %v %q", family, from, a, it.Key(), b, want.Key())
+					}
+					if steps--; !a || steps < 0 {
+						break
+					}
+				}
+				if err := it.Err(); err != nil {
+					t.Fatal(err)
+				}
+				want.Close()
+			}
+			it.Close()
+			if round == 1 {
+				s.again()
+			}
+		}
+	}
+}
+
+// manyMessages compares what is read at a time with what Get reads one by one: it is the same up to the
+// first message that is missing or has no room. Of each store that reads many at a time, some must be.
+func manyMessages(t *testing.T, s *subject) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // reproducible on purpose
+	key := func(n int) []byte {
+		return storage.AppendMessageKey(nil, 1, fmt.Sprint("key", n%7), 0, storage.ID{0: byte(n)})
+	}
+	const room = 10_000
+	read := 0
+	for round := range 3 {
+		s.commit(func(b *storage.Batch) {
+			for n := range 200 {
+				switch {
+				case n%17 == round:
+					b.Delete(storage.Messages, key(n))
+				case rng.IntN(3) > 0:
+					m := storage.Message{Payload: bytes.Repeat([]byte{byte(n), byte(round)}, rng.IntN(100))}
+					if n%50 == 49 {
+						m.Payload = make([]byte, 2*room)
+					}
+					b.Put(storage.Messages, key(n), m.Append(nil))
+				}
+			}
+		})
+		if round == 1 {
+			s.again()
+		}
+		for range 300 {
+			var keys [][]byte
+			for range rng.IntN(40) {
+				keys = append(keys, key(rng.IntN(200)))
+			}
+			size := 0
+			for i, record := range storage.GetMessages(s.Store, keys, room) {
+				want, err := storage.GetMessage(s.Store, keys[i])
+				if err != nil || !bytes.Equal(record, want) {
+					t.Fatalf("message %d of %d: %d bytes, want %d bytes, %v", i, len(keys), len(record), len(want), err)
+				}
+				size += len(record)
+				read++
+			}
+			if size > room {
+				t.Fatalf("%d bytes were read", size)
+			}
+		}
+	}
+	if _, can := s.Store.(interface {
+		GetMany(f storage.Family, keys [][]byte, room int) [][]byte
+	}); can && read < 1000 {
+		t.Errorf("%d messages were read many at a time", read)
 	}
 }

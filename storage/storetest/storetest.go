@@ -52,6 +52,8 @@ func Exercise(t *testing.T, open Open) {
 		{"AnIteratorStaysAtItsEnd", pastEnd},
 		{"AnIteratorSeesTheStoreAsItWas", snapshot},
 		{"AnIteratorOfKeysOnlySeesTheSame", keysOnly},
+		{"RangesOfKeysAreWhatScanSees", rangesOfKeys},
+		{"ManyMessagesAreReadAtATime", manyMessages},
 		{"AnIteratorIsClosedTwice", closeTwice},
 		{"SingleDeleteRemoves", singleDelete},
 		{"SingleDeleteAfterOtherDeletes", singleDeleteAgain},
