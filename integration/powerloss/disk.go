@@ -8,6 +8,7 @@
 package powerloss
 
 import (
+	"bytes"
 	_ "embed" // the library's source
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -33,7 +35,8 @@ type Disk struct {
 	inode   uint64 // of the directory at the start of the process; 0: there was none
 
 	// Scatter makes Cut keep arbitrary pages of unsynced data, and zeros in place of the others,
-	// like a disk that reorders writes. Otherwise Cut keeps a prefix.
+	// like a disk that reorders writes. Otherwise Cut keeps a prefix, except of what is written over
+	// zeros: of that a disk may keep any sectors.
 	Scatter bool
 }
 
@@ -171,7 +174,9 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 	}
 	where := map[uint64]string{}
 	for name, inode := range current {
-		where[inode] = filepath.Join(d.data, name)
+		if where[inode] = filepath.Join(d.data, name); strings.HasPrefix(name, sparePrefix) {
+			delete(sizes, inode)
+		}
 	}
 	for _, inode := range j.durable {
 		delete(sizes, inode)
@@ -189,7 +194,17 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 		if from == "" {
 			from = filepath.Join(d.grave, fmt.Sprint(inode))
 		}
-		if err := keep(from, filepath.Join(after, name), j.sizes[inode], chance, d.Scatter, &loss); err != nil {
+		to := filepath.Join(after, name)
+		loss := &loss
+		if strings.HasPrefix(filepath.Base(from), sparePrefix) {
+			loss = &Loss{} // a former log that is being filled with zeros
+		}
+		if j.over[inode] > 0 {
+			err = keepOver(from, to, j.sizes[inode], chance, loss)
+		} else {
+			err = keep(from, to, j.sizes[inode], chance, d.Scatter, loss)
+		}
+		if err != nil {
 			return Loss{}, err
 		}
 	}
@@ -221,7 +236,7 @@ func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *
 			kept = size
 		case 2:
 			if scatter {
-				kept, holes = size, scattered(synced, size, chance)
+				kept, holes = size, scattered(synced, size, page, chance)
 				loss.Torn++
 				break
 			}
@@ -249,13 +264,51 @@ func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *
 	return out.Close()
 }
 
-// page is the unit that a disk keeps or loses.
-const page = 4096
+// keepOver copies a file that was written over zeros: the synced data, and of the rest none, all, the
+// beginning or some sectors, with zeros for what is lost.
+func keepOver(from, to string, synced int64, chance *rand.Rand, loss *Loss) error {
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	written := int64(len(bytes.TrimRight(b, "\x00")))
+	if rest := written - synced; rest > 0 {
+		kept := synced
+		switch chance.IntN(4) {
+		case 0:
+		case 1:
+			kept = written
+		case 2:
+			kept = max((synced+chance.Int64N(rest))/sector*sector, synced)
+			loss.Torn++
+		default:
+			kept = written
+			for _, at := range scattered(synced, written, sector, chance) {
+				n := min(at/sector*sector+sector, written) - at
+				clear(b[at : at+n])
+				loss.Bytes += n
+			}
+			loss.Torn++
+		}
+		clear(b[kept:written])
+		loss.Bytes += written - kept
+	}
+	return os.WriteFile(to, b, 0o640)
+}
 
-// scattered chooses the lost pages within a range of a file and returns the offset of the lost part
+// sparePrefix begins the names of files of zeros, which may become logs; shim.c knows it, too.
+const sparePrefix = "fila-spare-"
+
+// The units that a disk keeps or loses.
+const (
+	page   = 4096
+	sector = 512
+)
+
+// scattered chooses the lost units within a range of a file and returns the offset of the lost part
 // of each.
-func scattered(from, to int64, chance *rand.Rand) (gone []int64) {
-	for few := 1 + chance.IntN(9); from < to; from = from/page*page + page {
+func scattered(from, to, unit int64, chance *rand.Rand) (gone []int64) {
+	for few := 1 + chance.IntN(9); from < to; from = from/unit*unit + unit {
 		if chance.IntN(10) < few {
 			gone = append(gone, from)
 		}

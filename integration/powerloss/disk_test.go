@@ -46,6 +46,18 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 		if got["log"][:min(6, len(got["log"]))] != "synced" {
 			t.Errorf("seed %d: what was synced is gone: %q", seed, got)
 		}
+		if log := got["1.log"]; len(log) != 4096 || !strings.HasPrefix(log, strings.Repeat("s", 700)) {
+			t.Errorf("seed %d: of a log that was a spare %d bytes are there, without what was synced: %q", seed, len(log), log[:min(700, len(log))])
+		} else {
+			half := ""
+			for _, at := range []int{700, 1024, 1536, 2048, 2499} { // what was not synced, in each sector
+				half += map[bool]string{true: "+", false: "-"}[log[at] == 'n']
+			}
+			if strings.Trim(log[2500:], "\x00") != "" || half[0] == '+' && log[1023] != 'n' && half[1] == '+' {
+				t.Errorf("seed %d: %q is left of a log that was a spare", seed, log)
+			}
+			seen["spare "+half]++
+		}
 		if got["current"] != "two" && got["current"] != "one" {
 			t.Errorf("seed %d: a rename left neither the old nor the new: %q", seed, got)
 		}
@@ -59,10 +71,19 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"log synced", "log synced and not", "current one", "current two", "old there", "old gone", "new there", "new gone"} {
+	for _, want := range []string{"log synced", "log synced and not", "current one", "current two", "old there", "old gone", "new there", "new gone", "spare -----", "spare +++++"} {
 		if seen[want] == 0 {
 			t.Errorf("%q never happened: %v", want, seen)
 		}
+	}
+	holes := 0
+	for what := range seen {
+		if kept, spare := strings.CutPrefix(what, "spare "); spare && strings.Contains(kept, "-+") {
+			holes++
+		}
+	}
+	if holes == 0 {
+		t.Errorf("nothing was kept behind what was lost of a log that was a spare: %v", seen)
 	}
 	torn := 0
 	for what, n := range seen {
@@ -187,8 +208,16 @@ func TestTheJournalIsReadAsItIs(t *testing.T) {
 	if got := fmt.Sprint(j.durable, j.sizes); got != "map[a:1 b:2] map[1:4 2:7]" {
 		t.Errorf("durable is %s", got)
 	}
-	for _, bad := range []string{"X 1\n", "\n", "F 1\n"} {
-		if err := newJournal(nil, nil).read(bad); err == nil {
+	// A spare has to be synced before it becomes a log, and is written from its beginning then.
+	j = newJournal(map[string]uint64{}, map[uint64]int64{})
+	if err := j.read("C 2 s\nF 1 2 100\nS 1\nR 2 s 1.log\nP 2 100\nF 2 2 30\nS 2\nO 2 60 100\n"); err != nil || j.sizes[2] != 30 || j.over[2] != 100 {
+		t.Errorf("of a spare %d bytes are synced, and %d are zeros: %v", j.sizes[2], j.over[2], err)
+	}
+	if err := j.read("R 2 1.log s\nO 2 0 100\nR 2 s 2.log\nP 2 100\n"); err == nil {
+		t.Error("a log may be made of a former one before zeros are synced")
+	}
+	for _, bad := range []string{"X 1\n", "\n", "F 1\n", "P 1\n", "P 1 1\n"} {
+		if err := newJournal(map[string]uint64{}, map[uint64]int64{}).read(bad); err == nil {
 			t.Errorf("%q was read", bad)
 		}
 	}
@@ -208,12 +237,19 @@ static int put(const char *name, const char *text) {
 	return fd;
 }
 int main(int argc, char **argv) {
-	char path[4][4096];
-	const char *names[] = {"log", "tmp", "current", "new"};
+	char path[6][4096];
+	const char *names[] = {"log", "tmp", "current", "new", "fila-spare-1", "1.log"};
+	static char text[4096];
 	(void)argc;
-	for (int i = 0; i < 4; i++) snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]);
+	for (int i = 0; i < 6; i++) snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]);
 	int log = put(path[0], "synced");
 	ok(fdatasync(log) == 0, "fdatasync");
+	int spare = open(path[4], O_CREAT | O_WRONLY, 0600);
+	ok(pwrite(spare, text, 4096, 0) == 4096 && fdatasync(spare) == 0 && rename(path[4], path[5]) == 0, "spare");
+	memset(text, 's', 700);
+	ok(write(spare, text, 700) == 700 && fdatasync(spare) == 0, "spare");
+	memset(text, 'n', 1800);
+	ok(write(spare, text, 1800) == 1800, "spare");
 	int one = put(path[2], "one"), dir = open(argv[1], O_RDONLY | O_DIRECTORY);
 	ok(fsync(one) == 0 && fsync(dir) == 0, "fsync");
 	ok(write(log, " and not", 8) == 8, "log");

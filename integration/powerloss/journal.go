@@ -12,6 +12,7 @@ import (
 type journal struct {
 	durable map[string]uint64
 	sizes   map[uint64]int64 // durable bytes by inode
+	over    map[uint64]int64 // of the logs that are written over zeros: how many zeros
 	changes []change         // all, in order; the durable ones are applied
 	syncs   map[uint64]begun
 }
@@ -32,7 +33,7 @@ type begun struct {
 }
 
 func newJournal(base map[string]uint64, sizes map[uint64]int64) *journal {
-	return &journal{durable: maps.Clone(base), sizes: maps.Clone(sizes), syncs: map[uint64]begun{}}
+	return &journal{durable: maps.Clone(base), sizes: maps.Clone(sizes), over: map[uint64]int64{}, syncs: map[uint64]begun{}}
 }
 
 func (j *journal) read(text string) error {
@@ -59,6 +60,13 @@ func (j *journal) line(line string) error {
 	case 'R':
 		_, err = fmt.Sscanf(line[1:], "%d %s %s", &c.inode, &c.from, &c.to)
 		j.changes = append(j.changes, c)
+		delete(j.over, c.inode)
+	case 'P':
+		_, err = fmt.Sscanf(line[1:], "%d %d", &inode, &size)
+		if j.sizes[inode] < size {
+			return fmt.Errorf("only %d bytes of the zeros were synced", j.sizes[inode])
+		}
+		j.over[inode], j.sizes[inode] = size, 0
 	case 'F':
 		_, err = fmt.Sscanf(line[1:], "%d %d %d", &number, &inode, &size)
 		j.syncs[number] = begun{inode: inode, size: size}

@@ -8,9 +8,11 @@
  *   D <number>                    a sync of the directory begins
  *   S <number>                    that sync has ended well
  *   O <inode> <offset> <size>     bytes were written over: this is no log of what was
+ *   P <inode> <size>              a spare of so many zeros became a log: it is written
+ *                                 over from its beginning, and F says how far
  *
- * Content is not copied: files are only ever appended to (O would tell), so what was
- * synced is a beginning of what is there. What is removed gets a second name in the
+ * Content is not copied: files are only ever appended to (O would tell), or written
+ * over zeros (P), so what was synced is a beginning of what is there. What is removed gets a second name in the
  * grave first, as the removal may not be durable. The journal outlives SIGKILL as
  * any file does.
  *
@@ -97,7 +99,7 @@ static const char *entry(const char *path) {
 
 /* watched tells whether a descriptor is of a file of the directory. All inodes that
  * were ever noted are remembered; there are few. */
-static struct { ino_t inode; } known[1 << 16];
+static struct { ino_t inode; int spare; off_t written; } known[1 << 16];
 static unsigned known_count;
 
 static int watched(int fd, struct stat *s) {
@@ -107,6 +109,31 @@ static int watched(int fd, struct stat *s) {
 	for (unsigned i = known_count; i-- > 0 && !found;) found = known[i].inode == s->st_ino;
 	pthread_mutex_unlock(&lock);
 	return found;
+}
+
+/* became notes that a file has a new name: a log that was a spare is written from its
+ * beginning. It is called with the lock held. */
+static void became(const struct stat *s, const char *from, const char *to) {
+	static const char spare[] = "fila-spare-";
+	size_t n = strlen(to);
+	int made = strncmp(from, spare, sizeof spare - 1) == 0 && n > 4 && strcmp(to + n - 4, ".log") == 0;
+	for (unsigned i = 0; i < known_count; i++)
+		if (known[i].inode == s->st_ino) { known[i].spare = made; known[i].written = 0; }
+	if (made) note("P %lu %ld\n", (unsigned long)s->st_ino, (long)s->st_size);
+}
+
+/* wrote notes how far a log that was a spare is written, and returns that, else the size. */
+static off_t wrote(const struct stat *s, off_t upto) {
+	off_t size = s->st_size;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = known_count; i-- > 0;)
+		if (known[i].inode == s->st_ino && known[i].spare) {
+			if (upto > known[i].written) known[i].written = upto;
+			size = known[i].written;
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+	return size;
 }
 
 /* know is called with the lock held. */
@@ -164,8 +191,11 @@ int open64(const char *path, int flags, ...) {
 
 ssize_t write(int fd, const void *p, size_t n) {
 	struct stat s;
-	if (fault >= 0 && broken('f') && watched(fd, &s)) { errno = ENOSPC; return -1; }
-	return real_write(fd, p, n);
+	if (!watched(fd, &s)) return real_write(fd, p, n);
+	if (broken('f')) { errno = ENOSPC; return -1; }
+	ssize_t written = real_write(fd, p, n);
+	if (written > 0) wrote(&s, lseek(fd, 0, SEEK_CUR));
+	return written;
 }
 
 ssize_t pwrite(int fd, const void *p, size_t n, off_t at) {
@@ -202,10 +232,11 @@ static int synced(int fd, int (*sync)(int)) {
 	int directory = dir_inode && s.st_ino == dir_inode && s.st_dev == device;
 	if (!file && !directory) return sync(fd);
 	if (broken('e')) { errno = EIO; return -1; }
+	off_t size = file ? wrote(&s, 0) : 0;
 	pthread_mutex_lock(&lock);
 	unsigned long number = ++syncs;
 	if (directory) note("D %lu\n", number);
-	else note("F %lu %lu %ld\n", number, (unsigned long)s.st_ino, (long)s.st_size);
+	else note("F %lu %lu %ld\n", number, (unsigned long)s.st_ino, (long)size);
 	pthread_mutex_unlock(&lock);
 	int failed = sync(fd);
 	if (!failed) note("S %lu\n", number);
@@ -244,7 +275,10 @@ int rename(const char *from, const char *to) {
 	struct stat s;
 	bury(to);
 	int failed = real_rename(from, to);
-	if (!failed && stat(to, &s) == 0) note("R %lu %s %s\n", (unsigned long)s.st_ino, a, b);
+	if (!failed && stat(to, &s) == 0) {
+		note("R %lu %s %s\n", (unsigned long)s.st_ino, a, b);
+		became(&s, a, b);
+	}
 	pthread_mutex_unlock(&lock);
 	return failed;
 }
