@@ -297,10 +297,12 @@ func (l *locator) log(path string) error {
 		records *storage.Batch
 	}
 	var all []batch
-	if _, err := files.ReadLog(path, func(at int64, rep []byte) error {
-		clear(rep[:8]) // the sequence number
-		b, err := storage.ParseBatch(rep)
-		all = append(all, batch{at, b})
+	if _, err := files.ReadBatches(path, func(b files.Batch, err error) error {
+		if err != nil {
+			return err
+		}
+		records, err := storage.AdoptBatch(b.Records)
+		all = append(all, batch{b.At, records})
 		return err
 	}); err != nil {
 		return err

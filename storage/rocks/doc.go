@@ -15,8 +15,9 @@
 // RocksDB provides tables, the write-ahead log and compaction (options.go). This package adds, in
 // C++: memtables for messages, leases and budgets that sort when they are flushed or read (lanes.cc), a
 // collector that marks tables of mostly deletions for compaction (drained.cc), a listener that
-// syncs each log before the next one begins (sealed.cc) and an info logger that survives a full
-// disk (warnings.cc).
+// syncs each log before the next one begins (sealed.cc), a file system that makes logs of files full
+// of zeros, so that their syncs are shorter (spares.cc), and an info logger that survives a full disk
+// (warnings.cc).
 //
 // # Guarantees of the write-ahead log
 //
@@ -25,9 +26,11 @@
 // follow it. Of RocksDB's recovery modes only kTolerateCorruptedTailRecords behaves that way; the
 // default mode stops at the damage and opens the store without the rest.
 //
-// RocksDB 7.8 recycles log files only in the mode that skips any damage, because it cannot tell
-// damage from the old contents of a recycled file. Without recycling a sync takes some tens of
-// microseconds longer; correctness takes precedence.
+// RocksDB recycles log files only in modes that skip damage, because it cannot tell damage from the
+// old contents of a recycled file. The logs of spares.cc contain zeros instead. What a power loss
+// has kept from the disk of such a log is zero, while something that was written later may be there.
+// The newest log is cut off there before it is opened, if no batch behind says that it was synced
+// (surveyedLog.torn): nothing from there on was acknowledged.
 //
 // Before a new log file receives its first record, the previous one is synced, whatever the sync
 // mode of the commits (sealed.cc). So a power loss removes a suffix of the written records and

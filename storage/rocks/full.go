@@ -178,6 +178,7 @@ func removeLeftovers(path string) {
 	}
 	defer unlock()
 	removeProbes(path)
+	removeSpares(path)
 	s, err := surveyStore(path)
 	if err != nil || len(s.damage) > 0 || s.manifest == nil {
 		return

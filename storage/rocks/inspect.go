@@ -26,7 +26,7 @@ import (
 //
 //	condition                                   Store       Tables from
 //	intact                                      complete    RocksDB
-//	the log of a node ends torn                 as the node   RocksDB
+//	the log ends torn                           as the broker RocksDB
 //	                                            would cut it
 //	the broker would refuse it                  readable    RocksDB, if necessary without paranoid checks
 //	a table on which RocksDB would terminate    nil         MANIFEST, as the survey read it
@@ -43,8 +43,9 @@ type Inspection struct {
 	Damage []Damage
 	// Fatal means that Damage keeps the broker from starting.
 	Fatal bool
-	// Torn is what is wrong with the end of the log of a node of a cluster, which has it in the
-	// replicated log and cuts it off here when it starts: no damage. Empty: nothing.
+	// Torn is what is wrong with the end of the log, which the broker cuts off when it starts: no
+	// damage. Nothing there was acknowledged, or the node of a cluster has it in the replicated log.
+	// Empty: nothing.
 	Torn string
 
 	path   string
@@ -138,10 +139,10 @@ func (i *Inspection) open() error {
 	return nil
 }
 
-// openTorn opens the store of a node whose log is torn, as it is without the torn end. It returns nil
-// if that is not the condition of the store.
+// openTorn opens a store whose log is torn, as it is without the torn end. It returns nil if that is
+// not the condition of the store.
 func (i *Inspection) openTorn() *database {
-	l := i.survey.torn()
+	l := i.survey.lastDamaged()
 	if l == nil {
 		return nil
 	}
@@ -152,9 +153,18 @@ func (i *Inspection) openTorn() *database {
 	d, err := openReadOnly(view, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
 	if err == nil {
 		var version uint64
-		if version, err = storage.FormatOf(d.get); err == nil && version == storage.ReplicaFormatVersion {
+		version, err = storage.FormatOf(d.get)
+		rest := ""
+		switch {
+		case err != nil:
+		case version == storage.ReplicaFormatVersion:
+			rest = "the node cuts it off when it starts, and has the rest in the replicated log"
+		case l.torn():
+			rest = "the broker cuts it off when it starts, and nothing behind was acknowledged"
+		}
+		if rest != "" {
 			i.view = view
-			i.Torn = fmt.Sprintf("%s is torn at offset %d, as a loss of power leaves it: the node cuts it off when it starts, and has the rest in the replicated log", l.name, l.whole)
+			i.Torn = fmt.Sprintf("%s is torn at offset %d, as a loss of power leaves it: %s", l.name, l.whole, rest)
 			return d
 		}
 		d.close()

@@ -31,6 +31,7 @@ type database struct {
 	readAll  *grocksdb.ReadOptions // of a scan without an end, whose blocks are read once: they stay out of the cache
 	readKeys *grocksdb.ReadOptions // of scans within a key prefix
 	writer   *writer               // nil: read-only
+	spares   *spareLogs
 }
 
 // Open opens the store in o.Path and creates it if the directory is new or empty; the parent
@@ -68,7 +69,7 @@ func open(path string, p profile) (*Store, error) {
 //	checkVersion      the linked RocksDB is the one that the headers describe
 //	prepareDirectory  it exists and takes writes, or is created
 //	checkFiles        it holds a database or no data files at all
-//	checkSurvey       no file is missing or inconsistent (survey.go)
+//	checkSurvey       no file is missing or inconsistent (survey.go, cut.go)
 //	checkFamilies     all column families are known
 //	openFamilies      RocksDB opens the store and replays its log
 //	check             the family ids and the format version are known
@@ -102,27 +103,11 @@ func openDatabase(path string, p profile) (*database, error) {
 		return nil, err
 	}
 	removeProbes(path)
+	if d.spares == nil {
+		removeSpares(path)
+	}
 	listLogs(path)
 	return d, nil
-}
-
-// checkSurvey returns storage.ErrCorrupt for a store whose files are inconsistent; of a replica, the
-// newest log is cut off where that is all. It reads without RocksDB's lock, so it reports ErrLocked
-// instead if another process has the store open and may be changing the files.
-func checkSurvey(path string, replica bool) error {
-	s, err := surveyStore(path)
-	if err != nil || len(s.damage) == 0 {
-		return err
-	}
-	unlock, err := lockStore(path)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if replica {
-		return s.cutLog()
-	}
-	return s.err()
 }
 
 // prepareDirectory creates the directory unless it exists, and verifies by writing a probe file
@@ -310,6 +295,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d := &database{cache: newCache(p.cache), cacheMax: p.cache}
 	options := p.database(path, fresh)
 	defer options.Destroy()
+	d.spares = useSpares(options, path, &p)
 	var names []string
 	var familyOptions []*grocksdb.Options
 	defer func() {
@@ -321,6 +307,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		o, err := p.family(f, d.cache)
 		if err != nil {
 			d.cache.Destroy()
+			d.spares.end()
 			return nil, err
 		}
 		names, familyOptions = append(names, f.String()), append(familyOptions, o)
@@ -331,10 +318,11 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	d.db, d.families, err = grocksdb.OpenDbColumnFamilies(options, path, names, familyOptions)
 	if err != nil {
 		d.cache.Destroy()
+		d.spares.end()
 		return nil, openError(err)
 	}
 	d.setReadOptions()
-	if d.writer, err = newWriter(d.db); err != nil {
+	if d.writer, err = newWriter(d.db, d.spares); err != nil {
 		d.close()
 		return nil, err
 	}
@@ -411,6 +399,7 @@ func (d *database) close() {
 		}
 	}
 	d.db.Close()
+	d.spares.end()
 	d.read.Destroy()
 	d.readAll.Destroy()
 	d.readKeys.Destroy()

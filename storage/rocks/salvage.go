@@ -104,8 +104,8 @@ func (s *salvage) readLogs() error {
 	lastLoss, expect := 0, uint64(0) // lastLoss: index of the first batch behind the last loss
 	for _, l := range s.from.survey.logs {
 		lostHere := false
-		r, err := files.ReadLog(filepath.Join(s.from.path, l.name), func(at int64, rep []byte) error {
-			first, n, err := files.Sequence(rep)
+		r, err := files.ReadBatches(filepath.Join(s.from.path, l.name), func(b files.Batch, err error) error {
+			at, first, n := b.At, b.First, b.Writes
 			if err != nil {
 				s.addLoss(l.name, math.MaxUint64, math.MaxUint64, "a batch at offset %d cannot be read", at)
 				lastLoss = len(batches)
@@ -116,8 +116,7 @@ func (s *salvage) readLogs() error {
 				lastLoss, lostHere = len(batches), true
 			}
 			expect = max(expect, first+n)
-			clear(rep[:8]) // ParseBatch expects no sequence number
-			records, err := storage.ParseBatch(rep)
+			records, err := storage.AdoptBatch(b.Records)
 			if err != nil {
 				s.addLoss(l.name, first+n, n, "a batch at offset %d cannot be read: %s", at, err)
 				lastLoss = len(batches)

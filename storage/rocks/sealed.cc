@@ -12,6 +12,8 @@
 // A log is listed only after its directory entry is durable, so a power loss cannot remove a listed
 // log. The list is overwritten in place, because a new file would make the next sync of the
 // directory expensive; an incomplete write does not match the checksum and is ignored.
+#include "log_names.h"
+
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -31,14 +33,6 @@
 namespace {
 
 constexpr size_t kListed = 1000;  // the newest are kept; some dozens are needed at a time
-
-// Returns the number in the name of a log, 0 for other names.
-uint64_t LogNumber(const std::string& name) {
-	if (name.size() < 5 || name.compare(name.size() - 4, 4, ".log") != 0) return 0;
-	char* end = nullptr;
-	const uint64_t n = strtoull(name.c_str(), &end, 10);
-	return end == name.c_str() + name.size() - 4 ? n : 0;
-}
 
 std::vector<std::string> LogNames(const std::string& dir) {
 	std::vector<std::string> names;

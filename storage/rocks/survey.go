@@ -57,7 +57,9 @@ type surveyedLog struct {
 	number      uint64
 	needed      bool
 	first, next uint64 // sequence numbers [first, next) of its writes
-	whole       int64  // bytes before the first damage; -1: there is none
+	whole       int64  // bytes before the first damage, or before an end that RocksDB takes for that; -1: there is none
+	synced      int64  // bytes that were surely synced when the last batch was written
+	unkept      bool   // the first damage is what a disk leaves that has not kept a write
 }
 
 // damaged notes damage at an offset.
@@ -99,42 +101,6 @@ func (s *survey) err() error {
 		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return fmt.Errorf("%w: %s", storage.ErrCorrupt, strings.Join(all, "; "))
-}
-
-// torn returns the newest log if all damage is in it, else nil.
-func (s *survey) torn() *surveyedLog {
-	if len(s.logs) == 0 {
-		return nil
-	}
-	l := &s.logs[len(s.logs)-1]
-	if l.whole >= 0 && !slices.ContainsFunc(s.damage, func(d Damage) bool { return d.File != l.name }) {
-		return l
-	}
-	return nil
-}
-
-// cutLog cuts the newest log off at its first damage, which a power loss leaves where commits were
-// not synced. It returns what else is damaged. The caller has the lock of the store.
-//
-// RocksDB's point-in-time recovery is not enough: it takes a page of zeros at the beginning of a
-// record for the end of a block, and goes on behind it with writes missing in between.
-func (s *survey) cutLog() error {
-	l := s.torn()
-	if l == nil {
-		return s.err()
-	}
-	f, err := os.OpenFile(filepath.Join(s.path, l.name), os.O_WRONLY, 0)
-	if err != nil {
-		return reason(err)
-	}
-	err = f.Truncate(l.whole)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return reason(firstOf(err))
-	}
-	return nil
 }
 
 // found records damage of a file.
@@ -265,13 +231,14 @@ func (s *survey) readLogs() error {
 // means that writes are missing.
 func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 	batches, before := 0, gap{} // before the first of them
-	r, err := files.ReadLog(filepath.Join(s.path, l.name), func(at int64, batch []byte) error {
-		first, n, err := files.Sequence(batch)
+	r, err := files.ReadBatches(filepath.Join(s.path, l.name), func(b files.Batch, err error) error {
+		at, first, n := b.At, b.First, b.Writes
 		if err != nil {
 			s.found(l.name, "%s at offset %d", err, at)
 			l.damaged(at)
 			return nil
 		}
+		l.synced = max(l.synced, b.Synced(l.number))
 		switch missing := first - *expect; {
 		case *expect == 0 || first <= *expect:
 		case l.next == 0:
@@ -304,6 +271,11 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 	if r.BadEnd >= 0 {
 		l.damaged(r.BadEnd)
 		s.found(l.name, "checksum mismatch in the last batch, at offset %d; the %d batches before it are readable", r.BadEnd, batches)
+	}
+	l.unkept = r.Unkept
+	if r.Open >= 0 && l.whole < 0 {
+		l.damaged(r.Open)
+		l.unkept = true
 	}
 }
 
@@ -379,9 +351,8 @@ func (s *survey) unknownTable() string {
 func (s *survey) familyInLogs() storage.Family {
 	most := storage.Default
 	for _, l := range s.logs {
-		_, _ = files.ReadLog(filepath.Join(s.path, l.name), func(_ int64, batch []byte) error { // read before, so it cannot fail
-			clear(batch[:min(8, len(batch))])
-			if b, err := storage.ParseBatch(batch); err == nil {
+		_, _ = files.ReadBatches(filepath.Join(s.path, l.name), func(batch files.Batch, _ error) error { // read before, so it cannot fail
+			if b, err := storage.AdoptBatch(batch.Records); err == nil {
 				return b.Each(func(r storage.Record) error {
 					most = max(most, r.Family)
 					return nil

@@ -40,7 +40,7 @@ type writer struct {
 }
 
 // newWriter starts the thread. It fails only if the pipes cannot be opened.
-func newWriter(db *grocksdb.DB) (*writer, error) {
+func newWriter(db *grocksdb.DB, spares *spareLogs) (*writer, error) {
 	w := &writer{}
 	if err := w.openFiles(); err != nil {
 		w.closeFiles()
@@ -48,7 +48,7 @@ func newWriter(db *grocksdb.DB) (*writer, error) {
 	}
 	w.w = (*C.fila_write)(C.calloc(1, C.sizeof_fila_write))
 	w.requestFD = w.request.Fd()
-	w.c = C.fila_writer_start(native(db), w.w, C.int(w.ends[0].Fd()), C.int(w.ends[1].Fd()))
+	w.c = C.fila_writer_start(native(db), (*C.fila_spares)(spares), w.w, C.int(w.ends[0].Fd()), C.int(w.ends[1].Fd()))
 	return w, nil
 }
 

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "spares.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -18,9 +20,9 @@ typedef struct {
 
 typedef struct fila_writer fila_writer;
 
-// Starts a thread that writes to a database. The thread ends at the end of file of the request
-// pipe.
-fila_writer* fila_writer_start(void* db, fila_write* w, int request, int completed);
+// Starts a thread that writes to a database, which makes its logs from spares, or from none if that
+// is null. The thread ends at the end of file of the request pipe.
+fila_writer* fila_writer_start(void* db, fila_spares* spares, fila_write* w, int request, int completed);
 // Waits for the thread to end and frees it.
 void fila_writer_end(fila_writer* w);
 

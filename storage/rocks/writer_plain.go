@@ -10,7 +10,7 @@ type writer struct {
 	unsynced, synced *grocksdb.WriteOptions
 }
 
-func newWriter(db *grocksdb.DB) (*writer, error) {
+func newWriter(db *grocksdb.DB, _ *spareLogs) (*writer, error) {
 	w := &writer{db: db, unsynced: grocksdb.NewDefaultWriteOptions(), synced: grocksdb.NewDefaultWriteOptions()}
 	w.synced.SetSync(true)
 	return w, nil

@@ -2,7 +2,6 @@ package files
 
 import (
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"os"
 )
@@ -26,6 +25,12 @@ type Log struct {
 	BadEnd int64
 	// Torn means that the file ends within a record, as after a crash.
 	Torn bool
+	// Unkept means that a part of what is unreadable at the first offset of Damage, or at BadEnd,
+	// is zero, as in a file that was full of zeros if a disk has not kept a sector of a write.
+	Unkept bool
+	// Open is the offset of a record that does not go on after one of its fragments: zeros follow.
+	// RocksDB takes that for damage. -1: there is none, or it is followed by an intact record.
+	Open int64
 }
 
 // ReadLog calls take for every intact record, in order, with its offset. take owns the
@@ -40,7 +45,7 @@ func ReadLog(path string, take func(offset int64, record []byte) error) (Log, er
 }
 
 func readLog(data []byte, take func(offset int64, record []byte) error) (Log, error) {
-	r := logReader{Log: Log{BadEnd: -1}, data: data, lost: -1, zeros: -1, take: take}
+	r := logReader{Log: Log{BadEnd: -1, Open: -1}, data: data, lost: -1, zeros: -1, take: take}
 	for at := 0; at < len(data); {
 		if left := logBlock - at%logBlock; left < logHeader {
 			at += left
@@ -59,7 +64,36 @@ func readLog(data []byte, take func(offset int64, record []byte) error) (Log, er
 	if r.lost >= 0 || r.open {
 		r.Torn = r.BadEnd < 0
 	}
+	if r.open && (r.zeros >= 0 || r.lost >= 0 && zeros(data[r.lost:min(int(r.lost)+logHeader, len(data))])) {
+		r.Open = r.begun
+	}
+	switch {
+	case len(r.Damage) > 0 && (r.BadEnd < 0 || r.Damage[0] < r.BadEnd):
+		r.Unkept = unkept(data, int(r.Damage[0]))
+	case r.BadEnd >= 0:
+		r.Unkept = unkept(data, int(r.BadEnd))
+	}
 	return r.Log, nil
+}
+
+// sector is the least that a disk writes.
+const sector = 512
+
+// unkept reports whether a sector of the fragment at an offset, or the part of the sector that the
+// fragment has, is zero.
+func unkept(data []byte, at int) bool {
+	end := min(at+logHeader, len(data))
+	if !zeros(data[at:end]) && end == at+logHeader {
+		end = min(end+int(binary.LittleEndian.Uint16(data[at+4:])), at-at%logBlock+logBlock, len(data))
+	}
+	for at < end {
+		next := min(at-at%sector+sector, end)
+		if zeros(data[at:next]) {
+			return true
+		}
+		at = next
+	}
+	return false
 }
 
 // logReader assembles records from fragments. Its states: between records; open, inside a
@@ -181,15 +215,4 @@ func zeros(b []byte) bool {
 		}
 	}
 	return true
-}
-
-const batchHeader = 12 // sequence number 8 | count 4, little-endian
-
-// Sequence returns the sequence number of the first write of a batch and the number of
-// writes.
-func Sequence(batch []byte) (first, n uint64, err error) {
-	if len(batch) < batchHeader {
-		return 0, 0, fmt.Errorf("a batch of %d bytes", len(batch))
-	}
-	return binary.LittleEndian.Uint64(batch), uint64(binary.LittleEndian.Uint32(batch[8:])), nil
 }

@@ -1,0 +1,306 @@
+// A log that grows makes each sync slower: with the bytes, the file system has to write where they
+// are and how long the file is, which takes a commit of its journal. A write over bytes that are
+// there already needs none of it, and its sync takes half as long. So the file system below gives
+// RocksDB files that are full of synced zeros when it makes a log, and keeps some of them ready:
+//
+//                NewWritableFile, renamed                   DeleteFile, renamed
+//   fila-spare-7 ─────────────────────────► 000123.log ─────────────────────────► fila-spare-8
+//        ▲                                                                              │
+//        └──────────────────── zeros over all of it, synced, by a thread ◄──────────────┘
+//
+// RocksDB writes a log from its beginning, as any other, and cuts off what is left when it closes it.
+// Nothing waits for a spare: a log that finds none is an ordinary file, so under a load that fills
+// logs faster than they are prepared some are. The first log of a store is an exception.
+//
+// What this means for recovery is in torn.go. A page of a log that a power loss has kept from the
+// disk is not missing but zero, and a later one may be there. To tell that from damage, batches say
+// what was synced before them, where that is not everything (writer.cc): LogFile counts it.
+//
+// The thread begins a second after the store was opened, so that short lives cost one spare.
+#include "spares.h"
+
+#include <rocksdb/version.h>
+
+#if ROCKSDB_MAJOR < 7
+
+extern "C" fila_spares* fila_spares_use(void*, const char*, size_t, size_t) { return nullptr; }
+extern "C" void fila_spares_end(fila_spares*) {}
+extern "C" int fila_spares_unsynced(fila_spares*, uint64_t*, uint64_t*) { return 0; }
+
+#else
+
+#include "log_names.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
+#include <rocksdb/options.h>
+
+namespace {
+
+using rocksdb::IODebugContext;
+using rocksdb::IOOptions;
+using rocksdb::IOStatus;
+
+constexpr char kPrefix[] = "fila-spare-";
+constexpr std::chrono::seconds kQuiet{1};  // after an open
+constexpr size_t kRoom = 8;                // no spare is made unless so many would fit on the disk
+
+// How much of a log was written and synced.
+struct End {
+	explicit End(uint64_t number) : log(number) {}
+	const uint64_t log;
+	std::atomic<uint64_t> written{0}, synced{0};
+};
+
+// A log that counts what was written and synced. One thread at a time writes; another may sync.
+class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
+ public:
+	LogFile(std::unique_ptr<rocksdb::FSWritableFile>&& file, std::string path, std::shared_ptr<End> end)
+	    : FSWritableFileOwnerWrapper(std::move(file)), path_(std::move(path)), end_(std::move(end)) {}
+
+	IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, IODebugContext* dbg) override {
+		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, dbg));
+	}
+	IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo& info, IODebugContext* dbg) override {
+		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, info, dbg));
+	}
+	IOStatus Sync(const IOOptions& options, IODebugContext* dbg) override {
+		const uint64_t written = end_->written;
+		return Synced(written, FSWritableFileOwnerWrapper::Sync(options, dbg));
+	}
+	IOStatus Fsync(const IOOptions& options, IODebugContext* dbg) override {
+		const uint64_t written = end_->written;
+		return Synced(written, FSWritableFileOwnerWrapper::Fsync(options, dbg));
+	}
+	// RocksDB cuts off what is left of a spare, unless nothing was written.
+	IOStatus Close(const IOOptions& options, IODebugContext* dbg) override {
+		const IOStatus s = FSWritableFileOwnerWrapper::Close(options, dbg);
+		if (s.ok() && end_->written == 0) (void)!truncate(path_.c_str(), 0);
+		return s;
+	}
+
+ private:
+	IOStatus Wrote(size_t bytes, IOStatus s) {
+		if (s.ok()) end_->written += bytes;
+		return s;
+	}
+	IOStatus Synced(uint64_t bytes, IOStatus s) {
+		if (s.ok()) end_->synced = bytes;
+		return s;
+	}
+
+	const std::string path_;
+	const std::shared_ptr<End> end_;
+};
+
+class SpareLogs : public rocksdb::FileSystemWrapper {
+ public:
+	SpareLogs(const std::string& dir, size_t bytes, size_t most)
+	    : FileSystemWrapper(rocksdb::FileSystem::Default()), dir_(dir), bytes_(bytes), most_(most), opened_(std::chrono::steady_clock::now()),
+	      end_(std::make_shared<End>(0)), thread_(&SpareLogs::Run, this) {}
+
+	~SpareLogs() override {
+		{
+			std::lock_guard<std::mutex> lock(mutex_);
+			ending_ = true;
+		}
+		changed_.notify_all();
+		thread_.join();
+		for (const std::string& f : ready_) unlink(f.c_str());
+		for (const std::string& f : used_) unlink(f.c_str());
+	}
+
+	static const char* kClassName() { return "FilaSpareLogs"; }
+	const char* Name() const override { return kClassName(); }
+
+	IOStatus NewWritableFile(const std::string& f, const rocksdb::FileOptions& options, std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* dbg) override {
+		const uint64_t number = LogNumber(f);
+		if (number == 0) return target()->NewWritableFile(f, options, result, dbg);
+		IOStatus s = IOStatus::NotFound();
+		if (const std::string spare = Take(); !spare.empty()) {
+			s = target()->ReuseWritableFile(f, spare, options, result, dbg);
+			if (!s.ok()) unlink(spare.c_str());
+		}
+		if (!s.ok()) s = target()->NewWritableFile(f, options, result, dbg);
+		if (!s.ok()) return s;
+		auto end = std::make_shared<End>(number);
+		*result = std::make_unique<LogFile>(std::move(*result), f, end);
+		std::lock_guard<std::mutex> lock(mutex_);
+		end_ = std::move(end);
+		return s;
+	}
+
+	IOStatus DeleteFile(const std::string& f, const IOOptions& options, IODebugContext* dbg) override {
+		if (LogNumber(f) > 0 && Keep(f)) return IOStatus::OK();
+		return target()->DeleteFile(f, options, dbg);
+	}
+
+	// Returns the newest log.
+	std::shared_ptr<const End> end() {
+		std::lock_guard<std::mutex> lock(mutex_);
+		return end_;
+	}
+
+ private:
+	// Returns a spare that is ready, or none. The first log of a store gets one that is made for it: a
+	// store with little work may have no other for long. RocksDB has locked the store by then, so what
+	// a killed process has left can be removed.
+	std::string Take() {
+		std::unique_lock<std::mutex> lock(mutex_);
+		std::string f;
+		if (!began_) {
+			began_ = true;
+			RemoveLeft();
+			if (Room()) f = Made();
+			if (!f.empty() && !Fill(f)) f.clear();
+		} else if (!ready_.empty()) {
+			f = ready_.back();
+			ready_.pop_back();
+		}
+		failed_ = false;
+		lock.unlock();
+		changed_.notify_all();
+		return f;
+	}
+
+	// Makes a spare of a log that RocksDB does not need any more. A file that has another name belongs
+	// to a copy of the store, too.
+	bool Keep(const std::string& f) {
+		std::lock_guard<std::mutex> lock(mutex_);
+		if (ready_.size() + used_.size() >= most_ || !Room()) return false;
+		const std::string spare = Made();
+		if (spare.empty()) return false;
+		if (rename(f.c_str(), spare.c_str()) != 0) {
+			unlink(spare.c_str());
+			return false;
+		}
+		struct stat is;
+		if (stat(spare.c_str(), &is) != 0 || is.st_nlink != 1) {
+			unlink(spare.c_str());
+			return true;
+		}
+		used_.push_back(spare);
+		changed_.notify_all();
+		return true;
+	}
+
+	// Makes an empty file of a new name and returns that, or nothing.
+	std::string Made() {
+		const std::string f = dir_ + "/" + kPrefix + std::to_string(++made_);
+		const int file = open(f.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+		if (file < 0) return "";
+		close(file);
+		return f;
+	}
+
+	bool Room() const {
+		struct statvfs disk;
+		return statvfs(dir_.c_str(), &disk) == 0 && static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize >= kRoom * bytes_;
+	}
+
+	// Writes zeros over a file and syncs it, or removes it.
+	bool Fill(const std::string& f) const {
+		const int file = open(f.c_str(), O_WRONLY | O_CLOEXEC);
+		bool ok = file >= 0;
+		const std::string zeros(256 << 10, '\0');
+		for (size_t at = 0; ok && at < bytes_;) {
+			const ssize_t n = pwrite(file, zeros.data(), std::min(zeros.size(), bytes_ - at), at);
+			ok = n > 0;
+			at += std::max<ssize_t>(n, 0);
+		}
+		// A log may have grown longer than a spare.
+		ok = ok && ftruncate(file, bytes_) == 0 && fsync(file) == 0;
+		if (file >= 0) close(file);
+		if (!ok) unlink(f.c_str());
+		return ok;
+	}
+
+	void RemoveLeft() const {
+		DIR* files = opendir(dir_.c_str());
+		if (!files) return;
+		while (const dirent* entry = readdir(files)) {
+			const std::string name = entry->d_name;
+			if (name.compare(0, sizeof kPrefix - 1, kPrefix) == 0) unlink((dir_ + "/" + name).c_str());
+		}
+		closedir(files);
+	}
+
+	// Fills what was used, and makes new spares up to most_. After a failure it waits for the next log.
+	void Run() {
+		std::unique_lock<std::mutex> lock(mutex_);
+		if (changed_.wait_until(lock, opened_ + kQuiet, [this] { return ending_; })) return;
+		for (;;) {
+			changed_.wait(lock, [this] { return ending_ || (began_ && !failed_ && (!used_.empty() || ready_.size() < most_)); });
+			if (ending_) return;
+			std::string f;
+			if (!used_.empty()) {
+				f = used_.back();
+				used_.pop_back();
+			} else if (Room()) {
+				f = Made();
+			}
+			lock.unlock();
+			const bool ok = !f.empty() && Fill(f);
+			lock.lock();
+			if (ok) ready_.push_back(f);
+			failed_ = !ok;
+		}
+	}
+
+	const std::string dir_;
+	const size_t bytes_, most_;
+	const std::chrono::steady_clock::time_point opened_;
+	std::mutex mutex_;
+	std::shared_ptr<End> end_;  // of the newest log
+	std::condition_variable changed_;
+	std::vector<std::string> ready_;  // zeros
+	std::vector<std::string> used_;   // former logs
+	uint64_t made_ = 0;               // number of the newest spare
+	bool began_ = false;              // the first log was made
+	bool failed_ = false;             // the last spare could not be made
+	bool ending_ = false;
+	std::thread thread_;
+};
+
+}  // namespace
+
+struct fila_spares {
+	std::shared_ptr<SpareLogs> files;
+	std::unique_ptr<rocksdb::Env> env;
+};
+
+extern "C" fila_spares* fila_spares_use(void* options, const char* dir, size_t bytes, size_t most) {
+	auto s = std::make_unique<fila_spares>();
+	s->files = std::make_shared<SpareLogs>(dir, bytes, most);
+	s->env = rocksdb::NewCompositeEnv(s->files);
+	static_cast<rocksdb::Options*>(options)->env = s->env.get();
+	return s.release();
+}
+
+extern "C" void fila_spares_end(fila_spares* s) { delete s; }
+
+extern "C" int fila_spares_unsynced(fila_spares* s, uint64_t* log, uint64_t* from) {
+	const auto end = s->files->end();
+	*log = end->log;
+	*from = end->synced;
+	return *from < end->written;
+}
+
+#endif

@@ -1,0 +1,66 @@
+package rocks
+
+// #include <stdlib.h>
+// #include "spares.h"
+import "C"
+
+import (
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"github.com/linxGnu/grocksdb"
+	"golang.org/x/sys/unix"
+
+	"github.com/faisca/fila/internal/tuning"
+)
+
+const (
+	sparePattern = "fila-spare-*"
+	sparesMost   = 8
+	// spareShare bounds all spares together to this fraction of a small disk.
+	spareShare = 32
+)
+
+// spareLogs are the spares of an open database, see spares.cc. Nil: there are none.
+type spareLogs C.fila_spares
+
+// useSpares has a database make its logs from spares where that makes syncs faster: on file systems
+// that write over a file in place. A replica commits without syncs.
+func useSpares(o *grocksdb.Options, dir string, p *profile) *spareLogs {
+	bytes := int64(p.memtable) // a log has less of the records than their memtable takes
+	var fs unix.Statfs_t
+	if !tuning.Enabled || p.replica || p.noSpace || unix.Statfs(dir, &fs) != nil {
+		return nil
+	}
+	most := min(int64(p.merge), sparesMost, int64(fs.Blocks)*fs.Bsize/spareShare/bytes)
+	if most < 1 || !writesOver(&fs) {
+		return nil
+	}
+	path := C.CString(dir)
+	defer C.free(unsafe.Pointer(path))
+	return (*spareLogs)(C.fila_spares_use(native(o), path, C.size_t(bytes), C.size_t(most)))
+}
+
+// writesOver reports whether a file system changes what a file has in place.
+func writesOver(fs *unix.Statfs_t) bool {
+	return fs.Type == unix.EXT4_SUPER_MAGIC || fs.Type == unix.XFS_SUPER_MAGIC
+}
+
+// end removes the spares. The database must be closed.
+func (s *spareLogs) end() {
+	if s != nil {
+		C.fila_spares_end((*C.fila_spares)(s))
+	}
+}
+
+// removeSpares removes what a killed process has left. No database may be using spares in dir.
+func removeSpares(dir string) {
+	names, err := filepath.Glob(filepath.Join(dir, sparePattern))
+	if err != nil {
+		return // the pattern is a valid constant
+	}
+	for _, name := range names {
+		_ = os.Remove(name) // a leftover only takes space
+	}
+}
