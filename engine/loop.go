@@ -256,7 +256,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) loop(batchLinger *yield.Linger) {
 	c := e.core
 	clock := newClock(c.now)
-	alarm := &alarm{Timer: time.NewTimer(time.Hour)}
+	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
 	var spare, early []*Task
 	repairAt := time.Time{}
@@ -356,17 +356,13 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 	return tasks, s
 }
 
-// alarm is the loop's timer. It is reset only to an earlier time: an early alarm costs one
-// turn in which nothing is due, but each reset of a Go timer may wake a thread.
-type alarm struct {
-	*time.Timer
-	at time.Duration // reading of Elapsed; 0: not set
-}
-
 // sleep returns when there may be something to do: a wake-up, a timer of the core, a commit
 // that stalls, or the next attempt to restore the store. While a commit is under way and the
 // open batch is full, timers do not wake the loop: their writes would have no place.
-func (e *Engine) sleep(alarm *alarm, clock *clock, busy bool, repairAt time.Time) {
+//
+// The alarm is set anew each time, also to a later one: to wake for a timer that has gone, such as that
+// of a lease that was acked, costs a thousand times as much.
+func (e *Engine) sleep(alarm *time.Timer, clock *clock, busy bool, repairAt time.Time) {
 	at := e.core.nextTimer()
 	now := clock.now()
 	wait := time.Hour
@@ -382,14 +378,10 @@ func (e *Engine) sleep(alarm *alarm, clock *clock, busy bool, repairAt time.Time
 	if wait <= 0 {
 		return
 	}
-	if by := e.Elapsed() + wait; alarm.at == 0 || by < alarm.at {
-		alarm.at = by
-		alarm.Reset(wait)
-	}
+	alarm.Reset(wait)
 	select {
 	case <-e.wake:
 	case <-alarm.C:
-		alarm.at = 0
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// sendByte and awaitByte use raw system calls without notifying the Go scheduler: the calls do not
+// sendByte and receiveByte use raw system calls without notifying the Go scheduler: the calls do not
 // block, as resp/rawio_linux.go explains for sockets.
 
 // sendByte writes one byte to a pipe that has room for it.
@@ -26,30 +26,22 @@ func sendByte(f uintptr) error {
 	}
 }
 
-// awaitByte waits in the netpoller for one byte and returns os.ErrClosed at the end of file.
-func awaitByte(source syscall.RawConn) error {
+// receiveByte reads one byte from a pipe. It returns false if there is none yet, and os.ErrClosed at the
+// end of file.
+func receiveByte(f uintptr) (bool, error) {
 	var b [1]byte
-	var failed error
-	err := source.Read(func(fd uintptr) bool {
-		for {
-			n, _, e := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b)), 1) //nolint:gosec // the call is over before b can move
-			switch {
-			case e == syscall.EINTR:
-			case e == syscall.EAGAIN:
-				return false
-			case e != 0:
-				failed = os.NewSyscallError("read", e)
-				return true
-			case n == 0:
-				failed = os.ErrClosed
-				return true
-			default:
-				return true
-			}
+	for {
+		n, _, e := syscall.RawSyscall(syscall.SYS_READ, f, uintptr(unsafe.Pointer(&b)), 1) //nolint:gosec // the call is over before b can move
+		switch {
+		case e == syscall.EINTR:
+		case e == syscall.EAGAIN:
+			return false, nil
+		case e != 0:
+			return true, os.NewSyscallError("read", e)
+		case n == 0:
+			return true, os.ErrClosed
+		default:
+			return true, nil
 		}
-	})
-	if err != nil {
-		return err
 	}
-	return failed
 }

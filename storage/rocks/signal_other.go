@@ -13,23 +13,17 @@ func sendByte(f uintptr) error {
 	return err
 }
 
-// awaitByte waits in the netpoller for one byte and returns os.ErrClosed at the end of file.
-func awaitByte(source syscall.RawConn) error {
-	var failed error
-	err := source.Read(func(fd uintptr) bool {
-		n, err := syscall.Read(int(fd), make([]byte, 1))
-		switch {
-		case err == syscall.EAGAIN: //nolint:errorlint // an unwrapped errno
-			return false
-		case err != nil:
-			failed = err
-		case n == 0:
-			failed = os.ErrClosed
-		}
-		return true
-	})
-	if err != nil {
-		return err
+// receiveByte reads one byte from a pipe. It returns false if there is none yet, and os.ErrClosed at the
+// end of file.
+func receiveByte(f uintptr) (bool, error) {
+	n, err := syscall.Read(int(f), make([]byte, 1))
+	switch {
+	case err == syscall.EAGAIN: //nolint:errorlint // an unwrapped errno
+		return false, nil
+	case err != nil:
+		return true, err
+	case n == 0:
+		return true, os.ErrClosed
 	}
-	return failed
+	return true, nil
 }

@@ -7,6 +7,7 @@ package rocks
 import "C"
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -37,11 +38,15 @@ type writer struct {
 	source    syscall.RawConn
 	ends      [2]*os.File // the thread's ends of both pipes
 	pin       runtime.Pinner
+	exchange  func(fd uintptr) bool // attempt, a value, so that it is made once
+	sent      bool                  // the request of the present write
+	failed    error                 // why it could not be sent, or its completion not be read
 }
 
 // newWriter starts the thread. It fails only if the pipes cannot be opened.
 func newWriter(db *grocksdb.DB, spares *spareLogs) (*writer, error) {
 	w := &writer{}
+	w.exchange = w.attempt
 	if err := w.openFiles(); err != nil {
 		w.closeFiles()
 		return nil, fmt.Errorf("writer: %w", err)
@@ -77,10 +82,8 @@ func (w *writer) write(batch []byte, sync bool) error {
 	if sync {
 		w.w.sync = 1
 	}
-	if err := sendByte(w.requestFD); err != nil {
-		return fmt.Errorf("writer: %w", err)
-	}
-	if err := awaitByte(w.source); err != nil {
+	w.sent, w.failed = false, nil
+	if err := cmp.Or(w.source.Read(w.exchange), w.failed); err != nil {
 		return fmt.Errorf("writer: %w", err)
 	}
 	if text := w.w.error; text != nil {
@@ -89,6 +92,19 @@ func (w *writer) write(batch []byte, sync bool) error {
 		return rocksError(errors.New(C.GoString(text)))
 	}
 	return nil
+}
+
+// attempt sends the request, and then reads what reports its completion. It returns false to be called
+// again when there is something to read. The netpoller waits for that from before the request on.
+func (w *writer) attempt(completed uintptr) bool {
+	if !w.sent {
+		w.sent = true
+		w.failed = sendByte(w.requestFD)
+		return w.failed != nil
+	}
+	done, err := receiveByte(completed)
+	w.failed = err
+	return done
 }
 
 // close stops the thread and frees its memory. No write may be in progress.
