@@ -4,8 +4,13 @@ package broker
 
 import (
 	"io/fs"
+	"os/signal"
 	"syscall"
 )
+
+// bearFileLimit has writes beyond the limit of a file's size fail, like those to a full disk. Otherwise
+// they would end the process: the threads of the store are not Go's.
+func bearFileLimit() { signal.Ignore(syscall.SIGXFSZ) }
 
 // freeBytes returns the space available to this user on the file system of path; 0 if
 // unknown.

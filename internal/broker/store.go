@@ -40,6 +40,7 @@ func openStore(cfg cli.Storage, node bool, files int, log zerolog.Logger) (store
 		log.Warn().Msg("storage.engine is memory: nothing survives the end of this process")
 		return memoryStore(), nil
 	}
+	bearFileLimit()
 	s, err := rocks.Open(rocks.Options{
 		Path: cfg.Path, Mode: rocks.Mode(cfg.Mode), Memtable: rocks.Memtable(cfg.Memtable),
 		BlockCacheBytes: cfg.BlockCacheBytes, OpenFiles: files, ReserveBytes: cfg.ReserveBytes, Replica: node,

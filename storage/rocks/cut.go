@@ -25,16 +25,22 @@ func checkSurvey(path string, replica bool) error {
 		return err
 	}
 	defer unlock()
+	if s, err = surveyStore(path); err != nil { // what was seen before may be what another process was writing
+		return err
+	}
 	return s.cutLog(replica)
 }
 
-// torn reports whether a loss of power may have left the damage: nothing behind it was synced, so
-// nothing was acknowledged. It is for the newest log with writes, see spares.cc: a page of it that
-// the disk has not kept is zero, and later ones may be there.
+// torn reports whether a loss of power may have left the damage: nothing from there on was surely
+// synced, so nothing was acknowledged. It is for the newest log with writes, see spares.cc: a sector of
+// it that the disk has not kept is zero, and later ones may be there.
 //
-// Damage of what was synced is not taken for that, because batches behind it say that it was; the last
-// batch, with none behind it, because it has no zeros where something else was written.
-func (l *surveyedLog) torn() bool { return l.whole >= 0 && l.unkept && l.synced <= l.whole }
+// Damage of what was synced is not taken for that: batches behind it say that it was; the last ones,
+// with none behind them, have no sector of zeros, unless a payload has; and a log that was closed in
+// order is shorter than a spare.
+func (l *surveyedLog) torn() bool {
+	return l.whole >= 0 && l.unkept >= 0 && l.synced <= l.unkept && l.bytes >= spareBytes
+}
 
 // lastDamaged returns the newest log with writes if all damage is in it, else nil. Each log was synced
 // before the next one was written to (sealed.cc), so a loss of power leaves damage nowhere else.

@@ -60,7 +60,7 @@ type profile struct {
 // invalid option.
 func profileOf(o Options) (profile, error) {
 	p := profile{
-		memtable: 4 << 20, memtables: 32, merge: 8, logs: 128 << 20,
+		memtable: spareBytes, memtables: 32, merge: 8, logs: 128 << 20,
 		level0: 16, tableFile: 64 << 20, levelBase: 1 << 30, bottom: grocksdb.LZ4Compression,
 		jobs: 2, openFiles: 1000, cache: 64 << 20, blockSize: 8 << 10,
 		deletesWindow: 1024, deletesMost: 512, reserve: o.ReserveBytes,

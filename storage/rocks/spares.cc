@@ -1,5 +1,5 @@
 // A log that grows makes each sync slower: with the bytes, the file system has to write where they
-// are and how long the file is, which takes a commit of its journal. A write over bytes that are
+// are and how long the file is, and to commit its journal if it has one. A write over bytes that are
 // there already needs none of it, and its sync takes half as long. So the file system below gives
 // RocksDB files that are full of synced zeros when it makes a log, and keeps some of them ready:
 //
@@ -41,6 +41,7 @@ extern "C" int fila_spares_unsynced(fila_spares*, uint64_t*, uint64_t*) { return
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -138,7 +139,7 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 	const char* Name() const override { return kClassName(); }
 
 	IOStatus NewWritableFile(const std::string& f, const rocksdb::FileOptions& options, std::unique_ptr<rocksdb::FSWritableFile>* result, IODebugContext* dbg) override {
-		const uint64_t number = LogNumber(f);
+		const uint64_t number = Number(f);
 		if (number == 0) return target()->NewWritableFile(f, options, result, dbg);
 		IOStatus s = IOStatus::NotFound();
 		if (const std::string spare = Take(); !spare.empty()) {
@@ -160,8 +161,16 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 	}
 
 	IOStatus DeleteFile(const std::string& f, const IOOptions& options, IODebugContext* dbg) override {
-		if (LogNumber(f) > 0 && Keep(f)) return IOStatus::OK();
+		if (Number(f) > 0 && Keep(f)) return IOStatus::OK();
 		return target()->DeleteFile(f, options, dbg);
+	}
+
+	// RocksDB copies logs in their length, as for a backup: of the newest one what was written.
+	IOStatus GetFileSize(const std::string& f, const IOOptions& options, uint64_t* size, IODebugContext* dbg) override {
+		const auto end = this->end();
+		const IOStatus s = target()->GetFileSize(f, options, size, dbg);
+		if (s.ok() && end->log > 0 && Number(f) == end->log) *size = std::min<uint64_t>(*size, end->written);
+		return s;
 	}
 
 	// Returns the newest log.
@@ -171,6 +180,11 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 	}
 
  private:
+	// Returns the number of a log of this store, 0 for other files: a copy has logs as well.
+	uint64_t Number(const std::string& f) const {
+		return f.rfind('/') == dir_.size() && f.compare(0, dir_.size(), dir_) == 0 ? LogNumber(f) : 0;
+	}
+
 	// Returns a spare that is ready, or none. The first log of a store gets one that is made for it: a
 	// store with little work may have no other for long. RocksDB has locked the store by then, so what
 	// a killed process has left can be removed.
@@ -193,7 +207,7 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 	// to a copy of the store, too.
 	bool Keep(const std::string& f) {
 		std::lock_guard<std::mutex> lock(mutex_);
-		if (!worth_ || ready_.size() + used_.size() >= most_ || !Room()) return false;
+		if (!worth_ || ready_.size() + used_.size() + filling_ >= most_ || !Room()) return false;
 		const std::string spare = Made();
 		if (spare.empty()) return false;
 		if (rename(f.c_str(), spare.c_str()) != 0) {
@@ -265,9 +279,11 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 			} else if (Room()) {
 				f = Made();
 			}
+			filling_ = 1;
 			lock.unlock();
 			const bool ok = !f.empty() && Fill(f);
 			lock.lock();
+			filling_ = 0;
 			if (ok) ready_.push_back(f);
 			failed_ = !ok;
 		}
@@ -281,6 +297,7 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 	std::condition_variable changed_;
 	std::vector<std::string> ready_;  // zeros
 	std::vector<std::string> used_;   // former logs
+	size_t filling_ = 0;              // 1: the thread has one that is in neither
 	uint64_t made_ = 0;               // number of the newest spare
 	bool began_ = false;              // the first log was made
 	bool worth_ = false;              // the log before the newest was synced often, or there was none
@@ -296,12 +313,14 @@ struct fila_spares {
 	std::unique_ptr<rocksdb::Env> env;
 };
 
-extern "C" fila_spares* fila_spares_use(void* options, const char* dir, size_t bytes, size_t most) {
+extern "C" fila_spares* fila_spares_use(void* options, const char* dir, size_t bytes, size_t most) try {
 	auto s = std::make_unique<fila_spares>();
 	s->files = std::make_shared<SpareLogs>(dir, bytes, most);
 	s->env = rocksdb::NewCompositeEnv(s->files);
 	static_cast<rocksdb::Options*>(options)->env = s->env.get();
 	return s.release();
+} catch (const std::system_error&) {  // no further thread
+	return nullptr;
 }
 
 extern "C" void fila_spares_end(fila_spares* s) { delete s; }

@@ -17,7 +17,9 @@ import (
 
 const (
 	sparePattern = "fila-spare-*"
-	sparesMost   = 8
+	// spareBytes is as much as a memtable takes: a log has less of the same records.
+	spareBytes = 4 << 20
+	sparesMost = 8
 	// spareShare bounds all spares together to this fraction of a small disk.
 	spareShare = 32
 )
@@ -28,18 +30,17 @@ type spareLogs C.fila_spares
 // useSpares has a database make its logs from spares where that makes syncs faster: on file systems
 // that write over a file in place. A replica commits without syncs.
 func useSpares(o *grocksdb.Options, dir string, p *profile) *spareLogs {
-	bytes := int64(p.memtable) // a log has less of the records than their memtable takes
 	var fs unix.Statfs_t
 	if !tuning.Enabled || p.replica || p.noSpace || unix.Statfs(dir, &fs) != nil {
 		return nil
 	}
-	most := min(int64(p.merge), sparesMost, int64(fs.Blocks)*fs.Bsize/spareShare/bytes)
+	most := min(int64(p.merge), sparesMost, int64(fs.Blocks)*fs.Bsize/spareShare/spareBytes)
 	if most < 1 || !writesOver(&fs) {
 		return nil
 	}
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))
-	return (*spareLogs)(C.fila_spares_use(native(o), path, C.size_t(bytes), C.size_t(most)))
+	return (*spareLogs)(C.fila_spares_use(native(o), path, C.size_t(spareBytes), C.size_t(most)))
 }
 
 // writesOver reports whether a file system changes what a file has in place.

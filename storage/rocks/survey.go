@@ -59,7 +59,8 @@ type surveyedLog struct {
 	first, next uint64 // sequence numbers [first, next) of its writes
 	whole       int64  // bytes before the first damage, or before an end that RocksDB takes for that; -1: there is none
 	synced      int64  // bytes that were surely synced when the last batch was written
-	unkept      bool   // the first damage is what a disk leaves that has not kept a write
+	unkept      int64  // where the first damage is what a disk leaves that has not kept a write; -1: nowhere
+	bytes       int64
 }
 
 // damaged notes damage at an offset.
@@ -218,7 +219,7 @@ func (s *survey) readLogs() error {
 	}
 	expect := uint64(0)
 	for _, n := range slices.Sorted(maps.Keys(names)) {
-		l := surveyedLog{name: names[n], number: n, needed: n >= oldest, whole: -1}
+		l := surveyedLog{name: names[n], number: n, needed: n >= oldest, whole: -1, unkept: -1}
 		if l.needed {
 			s.readLog(&l, &expect)
 		}
@@ -272,10 +273,9 @@ func (s *survey) readLog(l *surveyedLog, expect *uint64) {
 		l.damaged(r.BadEnd)
 		s.found(l.name, "checksum mismatch in the last batch, at offset %d; the %d batches before it are readable", r.BadEnd, batches)
 	}
-	l.unkept = r.Unkept
-	if r.Open >= 0 && l.whole < 0 {
+	l.bytes, l.unkept = r.Bytes, r.Unkept
+	if r.Open >= 0 {
 		l.damaged(r.Open)
-		l.unkept = true
 	}
 }
 

@@ -25,12 +25,14 @@ type Log struct {
 	BadEnd int64
 	// Torn means that the file ends within a record, as after a crash.
 	Torn bool
-	// Unkept means that a part of what is unreadable at the first offset of Damage, or at BadEnd,
-	// is zero, as in a file that was full of zeros if a disk has not kept a sector of a write.
-	Unkept bool
 	// Open is the offset of a record that does not go on after one of its fragments: zeros follow.
 	// RocksDB takes that for damage. -1: there is none, or it is followed by an intact record.
 	Open int64
+	// Unkept is the last offset in the first unreadable fragment, or of the zeros behind Open, from
+	// which on a sector is zero to its end: what there is of it in a file that was full of zeros if a
+	// disk has not kept a write. -1: there is none.
+	Unkept int64
+	Bytes  int64 // size of the file
 }
 
 // ReadLog calls take for every intact record, in order, with its offset. take owns the
@@ -45,7 +47,7 @@ func ReadLog(path string, take func(offset int64, record []byte) error) (Log, er
 }
 
 func readLog(data []byte, take func(offset int64, record []byte) error) (Log, error) {
-	r := logReader{Log: Log{BadEnd: -1, Open: -1}, data: data, lost: -1, zeros: -1, take: take}
+	r := logReader{Log: Log{BadEnd: -1, Open: -1, Unkept: -1, Bytes: int64(len(data))}, data: data, lost: -1, zeros: -1, take: take}
 	for at := 0; at < len(data); {
 		if left := logBlock - at%logBlock; left < logHeader {
 			at += left
@@ -64,36 +66,44 @@ func readLog(data []byte, take func(offset int64, record []byte) error) (Log, er
 	if r.lost >= 0 || r.open {
 		r.Torn = r.BadEnd < 0
 	}
-	if r.open && (r.zeros >= 0 || r.lost >= 0 && zeros(data[r.lost:min(int(r.lost)+logHeader, len(data))])) {
-		r.Open = r.begun
-	}
-	switch {
-	case len(r.Damage) > 0 && (r.BadEnd < 0 || r.Damage[0] < r.BadEnd):
-		r.Unkept = unkept(data, int(r.Damage[0]))
-	case r.BadEnd >= 0:
-		r.Unkept = unkept(data, int(r.BadEnd))
+	switch first := r.first(); {
+	case first >= 0:
+		r.Unkept = unkept(data, int(first))
+	case r.open && r.zeros >= 0:
+		r.Open, r.Unkept = r.begun, r.zeros
+	case r.open && r.lost >= 0 && zeros(data[r.lost:min(int(r.lost)+logHeader, len(data))]):
+		r.Open, r.Unkept = r.begun, r.lost
 	}
 	return r.Log, nil
+}
+
+// first returns the first offset of Damage, or BadEnd if that is before it.
+func (l *Log) first() int64 {
+	if len(l.Damage) > 0 && (l.BadEnd < 0 || l.Damage[0] < l.BadEnd) {
+		return l.Damage[0]
+	}
+	return l.BadEnd
 }
 
 // sector is the least that a disk writes.
 const sector = 512
 
-// unkept reports whether a sector of the fragment at an offset, or the part of the sector that the
-// fragment has, is zero.
-func unkept(data []byte, at int) bool {
+// unkept returns the last offset of the fragment at an offset from which on a sector is zero to its
+// end, or -1.
+func unkept(data []byte, at int) (last int64) {
 	end := min(at+logHeader, len(data))
 	if !zeros(data[at:end]) && end == at+logHeader {
 		end = min(end+int(binary.LittleEndian.Uint16(data[at+4:])), at-at%logBlock+logBlock, len(data))
 	}
+	last = -1
 	for at < end {
-		next := min(at-at%sector+sector, end)
+		next := min(at-at%sector+sector, len(data))
 		if zeros(data[at:next]) {
-			return true
+			last = int64(at)
 		}
 		at = next
 	}
-	return false
+	return last
 }
 
 // logReader assembles records from fragments. Its states: between records; open, inside a
