@@ -95,7 +95,11 @@ func TestALogOpensAfterAnyLossOfPower(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
 	chance := rand.New(rand.NewPCG(seed, 0))
 	spare, cut := false, 0
-	for range 6 {
+	logs := 6
+	if testing.Short() {
+		logs = 2
+	}
+	for range logs {
 		l := makeLog(t, chance)
 		if spare = len(l.data) >= spareBytes; !spare {
 			break // an ordinary file grows instead
