@@ -63,12 +63,12 @@ func sum(samples []metrics.Sample) (n uint64) {
 // scanned, and a broker with many of them would keep as much garbage. So garbage is at most
 // twice what the collector scans, or floor.
 //
-// Go applies the percentage to at least 4 MiB. The result is rounded, as each change stops
-// the world for a moment.
+// Go applies the percentage to at least 4 MiB. The result is rounded down by at most a tenth, or by 10,
+// as each change stops the world for a moment.
 func percentFor(alive, looked, floor uint64) int {
 	const least, coarse, fine = 4 << 20, 50, 10
 	p := max(floor, min(alive, 2*looked)) * 100 / max(alive, least)
-	if p < coarse {
+	if p < 10*coarse {
 		return int(max(p-p%fine, 5))
 	}
 	return int(p - p%coarse) //nolint:gosec // at most 25 times the floor in MiB
