@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -121,4 +122,27 @@ func TestCloseAndReopenWhileEverybodyReads(t *testing.T) {
 		t.Error(err)
 	}
 	readers.Wait()
+}
+
+// RocksDB 6 has no bound for the memory of such a read, and does none.
+func TestManyMessagesAreReadAtATime(t *testing.T) {
+	s := openAt(t, newDir(t))
+	defer s.Close() //nolint:errcheck // nothing is kept
+	var b storage.Batch
+	var keys [][]byte
+	for n := range 10 {
+		keys = append(keys, storage.AppendMessageKey(nil, 1, "key", 0, storage.ID{byte(n)}))
+		m := storage.Message{Payload: []byte("payload")}
+		b.Put(storage.Messages, keys[n], m.Append(nil))
+	}
+	if err := s.Commit(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	want := len(keys)
+	if strings.HasPrefix(rocks.Version(), "6.") {
+		want = 0
+	}
+	if got := storage.GetMessages(s, keys, 10_000); len(got) != want {
+		t.Errorf("%d of %d messages, want %d", len(got), len(keys), want)
+	}
 }

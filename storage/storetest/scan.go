@@ -230,7 +230,7 @@ func rangesOfKeys(t *testing.T, s *subject) {
 }
 
 // manyMessages compares what is read at a time with what Get reads one by one: it is the same up to the
-// first message that is missing or has no room. Of each store that reads many at a time, some must be.
+// first message that is missing or has no room. A store that reads any at a time reads many.
 func manyMessages(t *testing.T, s *subject) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // reproducible on purpose
@@ -276,9 +276,7 @@ func manyMessages(t *testing.T, s *subject) {
 			}
 		}
 	}
-	if _, can := s.Store.(interface {
-		GetMany(f storage.Family, keys [][]byte, room int) [][]byte
-	}); can && read < 1000 {
+	if read > 0 && read < 1000 {
 		t.Errorf("%d messages were read many at a time", read)
 	}
 }
