@@ -53,7 +53,7 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 			for _, at := range []int{700, 1024, 1536, 2048, 2499} { // what was not synced, in each sector
 				half += map[bool]string{true: "+", false: "-"}[log[at] == 'n']
 			}
-			if strings.Trim(log[2500:], "\x00") != "" || half[0] == '+' && log[1023] != 'n' && half[1] == '+' {
+			if strings.Trim(log[2500:], "\x00") != "" || (half[0] == '+') != (log[1023] == 'n') {
 				t.Errorf("seed %d: %q is left of a log that was a spare", seed, log)
 			}
 			seen["spare "+half]++

@@ -197,8 +197,10 @@ func syncDirectory(path string) error {
 
 // removeProbes removes probe files that a crash has left. It runs under RocksDB's lock, so no other
 // process is using them.
-func removeProbes(path string) {
-	names, err := filepath.Glob(filepath.Join(path, probePattern))
+func removeProbes(path string) { removeMatching(path, probePattern) }
+
+func removeMatching(path, pattern string) {
+	names, err := filepath.Glob(filepath.Join(path, pattern))
 	if err != nil {
 		return // the pattern is a valid constant
 	}

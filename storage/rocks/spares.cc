@@ -12,8 +12,8 @@
 // Nothing waits for a spare: a log that finds none is an ordinary file, so under a load that fills
 // logs faster than they are prepared some are. The first log of a store is an exception.
 //
-// What this means for recovery is in torn.go. A page of a log that a power loss has kept from the
-// disk is not missing but zero, and a later one may be there. To tell that from damage, batches say
+// What this means for recovery is in cut.go. A sector of a log that did not reach the disk before a
+// power loss is not missing but zero, and a later one may be there. To tell that from damage, batches say
 // what was synced before them, where that is not everything (writer.cc): LogFile counts it.
 //
 // To write zeros takes the disk some 5 ms, as long as 16 syncs of 256 KiB gain. So no spares are made

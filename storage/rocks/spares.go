@@ -5,8 +5,6 @@ package rocks
 import "C"
 
 import (
-	"os"
-	"path/filepath"
 	"unsafe"
 
 	"github.com/linxGnu/grocksdb"
@@ -56,12 +54,4 @@ func (s *spareLogs) end() {
 }
 
 // removeSpares removes what a killed process has left. No database may be using spares in dir.
-func removeSpares(dir string) {
-	names, err := filepath.Glob(filepath.Join(dir, sparePattern))
-	if err != nil {
-		return // the pattern is a valid constant
-	}
-	for _, name := range names {
-		_ = os.Remove(name) // a leftover only takes space
-	}
-}
+func removeSpares(dir string) { removeMatching(dir, sparePattern) }

@@ -12,9 +12,9 @@
  *                                 over from its beginning, and F says how far
  *
  * Content is not copied: files are only ever appended to (O would tell), or written
- * over zeros (P), so what was synced is a beginning of what is there. What is removed gets a second name in the
- * grave first, as the removal may not be durable. The journal outlives SIGKILL as
- * any file does.
+ * over zeros (P), so what was synced is a beginning of what is there. What is removed
+ * gets a second name in the grave first, as the removal may not be durable. The journal
+ * outlives SIGKILL as any file does.
  *
  * It also breaks the disk to order: the file named by POWERLOSS_FAULT holds a letter.
  *   f   no space: writes and reservations fail with ENOSPC        e   syncs fail with EIO
