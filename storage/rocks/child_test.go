@@ -24,12 +24,13 @@ import (
 const (
 	childTask = "FILA_ROCKS_TEST_CHILD"
 	childDir  = "FILA_ROCKS_TEST_DIR"
+	testAlone = "test"
 )
 
 func TestMain(m *testing.M) {
 	dir := os.Getenv(childDir)
 	switch task := os.Getenv(childTask); task {
-	case "":
+	case "", testAlone:
 		os.Exit(m.Run())
 	case "open":
 		s, err := rocks.Open(rocks.Options{Path: dir})
@@ -126,6 +127,23 @@ func runChildAsNobody(t *testing.T, task, dir string) string {
 		t.Fatalf("child: %v", err)
 	}
 	return string(out)
+}
+
+// alone runs the test in a process of its own, and returns true there and false elsewhere. A limit on
+// files is for a process, and go test has the test binary write a file of the names that it opens.
+func alone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(childTask) == testAlone {
+		return true
+	}
+	cmd := child(t.Context(), t, testAlone, "")
+	cmd.Args = append(cmd.Args, "-test.v", "-test.run", "^"+t.Name()+"$")
+	cmd.Stderr = nil
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	return false
 }
 
 func TestAKilledProcessLosesNothingAcknowledged(t *testing.T) {

@@ -156,6 +156,9 @@ func count(t *testing.T, s *rocks.Store) (n int) {
 // TestAStartOnAFullDiskServesReads limits the size of files, so that no start can write
 // what the log holds.
 func TestAStartOnAFullDiskServesReads(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	signal.Ignore(syscall.SIGXFSZ)
 	t.Cleanup(func() { signal.Reset(syscall.SIGXFSZ) })
 	t.Cleanup(func() { limitFiles(t, math.MaxUint64) })
