@@ -94,6 +94,11 @@ type Config struct {
 	// it. It must not block. Nil: not called.
 	Observe func(what Activity, took time.Duration)
 
+	// Held is called when the messages and fairness keys in memory have grown or shrunk by heldStep bytes
+	// since its last call, on the goroutine of the loop, and with 0 when the loop ends. Its
+	// argument is what they take at least, in bytes. It must not block. Nil: not called.
+	Held func(bytes int64)
+
 	// Confirm is what a leader asks before it answers what no commit of its own has confirmed;
 	// nil: the engine has the store to itself. It returns nil if no other node could have led
 	// when it was called: then a majority, asked after the call, was still in the term of this
@@ -109,6 +114,9 @@ type Config struct {
 	Seed          uint64         // of the engine's random numbers: equal seeds and tasks give equal decisions
 	Log           zerolog.Logger // state changes and failures; nothing per command
 }
+
+// heldStep is how many bytes what is held has changed by, at least, when Config.Held is called.
+const heldStep = 8 << 20
 
 // Activity is something that the engine does and that may take long.
 type Activity uint8

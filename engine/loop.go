@@ -60,6 +60,7 @@ type Engine struct {
 	stalled     bool          // the commit under way has taken stallAfter, see health.go
 	commitBegan time.Duration // reading of Elapsed when it was handed over
 	flight      *work         // with the committer; mu guards its tasks
+	held        int64         // bytes that Config.Held was last called with
 
 	snapshot    atomic.Pointer[Snapshot] // what Prepare reads on connections
 	durable     atomic.Uint64            // number of the last committed batch, for Prepare
@@ -258,6 +259,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 	clock := newClock(c.now)
 	alarm := time.NewTimer(time.Hour)
 	defer alarm.Stop()
+	defer e.reportHeld(0, 1)
 	var spare, early []*Task
 	repairAt := time.Time{}
 	for {
@@ -283,6 +285,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 		began := e.Elapsed()
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)
+		e.reportHeld(c.held(), heldStep)
 		if c.out.snapshot != e.snapshot.Load() {
 			e.snapshot.Store(c.out.snapshot)
 		}

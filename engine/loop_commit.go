@@ -99,6 +99,14 @@ func (e *Engine) observe(what Activity, began time.Duration) {
 	}
 }
 
+// reportHeld calls Config.Held if what is held differs by step bytes from what it was told last.
+func (e *Engine) reportHeld(bytes, step int64) {
+	if e.cfg.Held != nil && max(bytes-e.held, e.held-bytes) >= step {
+		e.held = bytes
+		e.cfg.Held(bytes)
+	}
+}
+
 // postFailure makes the loop recover, see failOver.
 func (e *Engine) postFailure(err error) {
 	e.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -419,4 +420,11 @@ func (c *core) forget(m *message) {
 	c.heads.messages--
 	c.dropBody(m)
 	m.status = gone
+}
+
+// held returns how many bytes the fairness keys, the messages and their bodies take in memory, at
+// least: what the allocator adds, tables, and what only few of them have is not counted.
+func (c *core) held() int64 {
+	keys, messages := int64(c.heads.keys), int64(c.heads.messages+len(c.leases.byID))
+	return c.heads.bodyBytes + keys*int64(unsafe.Sizeof(fairKey{})) + messages*int64(unsafe.Sizeof(message{}))
 }

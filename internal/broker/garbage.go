@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 
 	"github.com/faisca/fila/internal/tuning"
 )
@@ -16,41 +17,65 @@ const (
 	// much CPU as storage does.
 	garbageFloor         = 64 << 20
 	garbageFloorLowSpace = 8 << 20
-	garbagePercent       = 100 // Go's default, in percent of live memory
 )
 
-// collector adapts the percentage of Go's garbage collector after each of its cycles.
+// collector adapts the percentage of Go's garbage collector after each of its cycles, and while the
+// engine's memory grows.
 type collector struct {
-	floor   uint64
-	alive   []metrics.Sample // live memory, which the percentage refers to
-	looked  []metrics.Sample // the part of it that the collector scans
-	percent int
+	floor uint64
+
+	mu            sync.Mutex
+	alive, looked uint64 // live memory, which the percentage refers to; the part of it that is scanned
+	before        int64  // what the engine held at the end of the last cycle, at least
+	held          int64  // what it holds now
 }
 
 // keepGarbageFloor sets the floor for the rest of the process, unless the operator has set
-// GOGC. A memory limit takes precedence over the floor.
-func keepGarbageFloor(floor uint64) {
+// GOGC: then it returns nil. A memory limit takes precedence over the floor.
+func keepGarbageFloor(floor uint64) *collector {
 	if !tuning.Enabled || os.Getenv("GOGC") != "" {
-		return
+		return nil
 	}
-	c := &collector{floor: floor, percent: garbagePercent, alive: []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"},
-	}, looked: []metrics.Sample{{Name: "/gc/scan/total:bytes"}}}
-	c.adapt()
+	c := &collector{floor: floor}
+	c.cycled()
+	return c
 }
 
-// adapt sets the percentage and arranges its own next call: it leaves an unreferenced
-// object, whose finalizer runs after the next cycle.
-func (c *collector) adapt() {
-	if p := percentFor(sum(c.alive), sum(c.looked), c.floor); p != c.percent {
-		debug.SetGCPercent(p)
-		c.percent = p
-	}
+// cycled adapts the percentage to what a cycle has found, and arranges its own next call: it leaves
+// an unreferenced object, whose finalizer runs after the next cycle.
+func (c *collector) cycled() {
+	alive := sum("/gc/heap/live:bytes", "/gc/scan/stack:bytes", "/gc/scan/globals:bytes")
+	looked := sum("/gc/scan/total:bytes")
+	c.mu.Lock()
+	c.alive, c.looked, c.before = alive, looked, c.held
+	c.set()
+	c.mu.Unlock()
 	type cycle struct{ _ *int } // with a pointer: tiny objects share an allocation
-	runtime.SetFinalizer(new(cycle), func(*cycle) { c.adapt() })
+	runtime.SetFinalizer(new(cycle), func(*cycle) { c.cycled() })
 }
 
-func sum(samples []metrics.Sample) (n uint64) {
+// holds adapts the percentage to what the engine holds, see engine.Config.Held. What is held when an
+// engine starts was made by its recovery, and cycles may have found it since.
+func (c *collector) holds(bytes int64) {
+	c.mu.Lock()
+	if c.held == 0 {
+		c.before = bytes
+	}
+	c.held = bytes
+	c.set()
+	c.mu.Unlock()
+}
+
+// set sets the percentage. It costs about as much as an allocation: nothing is stopped for it.
+func (c *collector) set() {
+	debug.SetGCPercent(percentFor(c.alive, c.looked, uint64(max(c.held-c.before, 0)), c.floor))
+}
+
+func sum(names ...string) (n uint64) {
+	samples := make([]metrics.Sample, len(names))
+	for i, name := range names {
+		samples[i].Name = name
+	}
 	metrics.Read(samples)
 	for _, s := range samples {
 		n += s.Value.Uint64()
@@ -63,15 +88,15 @@ func sum(samples []metrics.Sample) (n uint64) {
 // scanned, and a broker with many of them would keep as much garbage. So garbage is at most
 // twice what the collector scans, or floor.
 //
-// Go applies the percentage to at least 4 MiB. The result is rounded down by at most a tenth, or by 10,
-// as each change stops the world for a moment.
-func percentFor(alive, looked, floor uint64) int {
-	const least, coarse, fine = 4 << 20, 50, 10
-	p := max(floor, min(alive, 2*looked)) * 100 / max(alive, least)
-	if p < 10*coarse {
-		return int(max(p-p%fine, 5))
-	}
-	return int(p - p%coarse) //nolint:gosec // at most 25 times the floor in MiB
+// Since the last cycle, memory has grown by grown bytes that are no garbage. A collection for
+// their sake would find nothing and scan all that is alive, again and again while it grows: with
+// ever new fairness keys, that was most of what an enqueue costs.
+//
+// Go applies the percentage to at least 4 MiB.
+func percentFor(alive, looked, grown, floor uint64) int {
+	const least = 4 << 20
+	garbage := max(floor, min(alive, 2*looked))
+	return int(max((grown+garbage)*100/max(alive, least), 5)) //nolint:gosec // at most the heap in units of 42 KiB
 }
 
 // startGarbage is how much memory a start may take before it returns what it does not need, in bytes.
@@ -81,7 +106,7 @@ const startGarbage = 128 << 20
 // does not need any more: a broker that then does little would keep it for long. It takes 0.2 s
 // with a million budgets, of the 2 s of their start.
 func returnGarbage() {
-	if sum([]metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}) > startGarbage {
+	if sum("/memory/classes/heap/objects:bytes") > startGarbage {
 		debug.FreeOSMemory()
 	}
 }

@@ -49,6 +49,8 @@ type broker struct {
 	latency *telemetry.Latency
 	tracer  *tracing.Tracer // nil: tracing is off
 	disk    disk
+	// collector adapts Go's garbage collector; nil: it is as the operator has set it.
+	collector *collector
 	// plain and secure are the addresses where clients connect; nil: there is none.
 	plain, secure net.Addr
 	// measured is the store, if it has figures of its own; else nil.
@@ -97,7 +99,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 		return cli.UsageError{Err: err}
 	}
 	leaveProcessor()
-	setMemory(cfg)
+	b.collector = setMemory(cfg)
 	started := time.Now()
 	connections := respConfig(cfg, log)
 	if connections.TLS, err = certificates(cfg, log); err != nil {
@@ -250,8 +252,8 @@ func (b *broker) applyQueuesAtStart(ctx context.Context) error {
 	return err
 }
 
-// setMemory configures Go's garbage collector.
-func setMemory(cfg cli.Config) {
+// setMemory configures Go's garbage collector, and returns what adapts it.
+func setMemory(cfg cli.Config) *collector {
 	if limit := cfg.Server.MemoryBytes; limit > 0 {
 		debug.SetMemoryLimit(limit)
 	}
@@ -259,7 +261,7 @@ func setMemory(cfg cli.Config) {
 	if cfg.Storage.Mode == "low_space" {
 		floor = garbageFloorLowSpace
 	}
-	keepGarbageFloor(floor)
+	return keepGarbageFloor(floor)
 }
 
 // open opens the store, and creates the engine on it or makes it that of a node.
@@ -310,6 +312,9 @@ func (b *broker) newest() *engine.Engine {
 func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (*engine.Engine, error) {
 	cfg := engineConfig(b.cfg, b.scripts, b.log)
 	cfg.Observe = b.latency.Observe
+	if b.collector != nil {
+		cfg.Held = b.collector.holds
+	}
 	if cfg.Backups = backups(b.cfg.Storage, b.store); cfg.Backups != nil {
 		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())
 	}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/faisca/fila/storage"
+)
+
+// What keys and messages take in memory is reported in steps while it grows and while it shrinks, and
+// as nothing when the engine has ended.
+func TestWhatIsHeldIsReported(t *testing.T) {
+	const messages, size = 64, 1 << 20
+	cfg := DefaultConfig()
+	var told []int64
+	cfg.Held = func(bytes int64) { told = append(told, bytes) }
+	bubble(t, cfg, storage.NewMemory(), func(e *Engine) {
+		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if len(told) != 0 {
+			t.Errorf("an engine without messages: %v", told)
+		}
+		for range messages {
+			req := &Enqueue{Queue: "q", Payload: make([]byte, size)}
+			if err := e.Prepare(req); err != nil {
+				t.Fatal(err)
+			}
+			if err := ask(e, func(tx *Tx) error { _, err := tx.Enqueue(req); return err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := len(told); n != messages*size/heldStep || !slices.IsSorted(told) || told[n-1] < messages*size {
+			t.Errorf("%d MiB enqueued: %v", messages*size>>20, told)
+		}
+		told = nil
+		for range messages {
+			if err := ask(e, func(tx *Tx) error {
+				ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
+				if err == nil {
+					_, err = tx.Ack("q", []Receipt{ds[0].Receipt})
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := len(told); n == 0 || told[n-1] >= heldStep {
+			t.Errorf("all acked: %v", told)
+		}
+	})
+	if n := len(told); told[n-1] != 0 {
+		t.Errorf("the engine has ended: %v", told)
+	}
+}
