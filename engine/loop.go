@@ -301,7 +301,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 		if state.stopping {
 			c.drain()
 		}
-		if !state.busy && !state.stopping && c.out.sync && e.cfg.Sync == SyncAlways && c.out.batch.Size() < e.cfg.BatchBytes && batchLinger.Wait(now, len(c.out.released), state.released) {
+		if !state.busy && !state.stopping && c.out.sync && c.out.batch.Size() < e.lingerBytes() && batchLinger.Wait(now, len(c.out.released), state.released) {
 			continue
 		}
 		if !state.busy {
@@ -318,6 +318,16 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 		}
 		e.sleep(alarm, clock, state.busy, repairAt)
 	}
+}
+
+// lingerBytes is the size of the open batch from which on it does not linger. A sync takes as long for a
+// large batch as for a small one. Where none follows, many small batches cost more than one, and a
+// large one keeps its clients waiting for nothing.
+func (e *Engine) lingerBytes() int {
+	if e.cfg.Sync == SyncAlways {
+		return e.cfg.BatchBytes
+	}
+	return 4 << 10
 }
 
 // state is what the loop reads under the lock at the beginning of an iteration; see Engine

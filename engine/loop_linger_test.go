@@ -27,10 +27,16 @@ func (s *slowStore) Commit(b *storage.Batch, sync bool) error {
 // Clients that were answered together and continue at once also share the next commit,
 // instead of waiting for one that the first of them has started.
 func TestClientsThatAreReadyShareACommit(t *testing.T) {
+	for name, mode := range map[string]SyncMode{"synced": SyncAlways, "synced later": SyncNever} {
+		t.Run(name, func(t *testing.T) { testSharedCommits(t, mode) })
+	}
+}
+
+func testSharedCommits(t *testing.T, mode SyncMode) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const clients, rounds = 32, 50
 	cfg := DefaultConfig()
-	cfg.LeaseWriteDelay = time.Hour
+	cfg.LeaseWriteDelay, cfg.Sync = time.Hour, mode
 	store := &slowStore{Memory: storage.NewMemory()}
 	bubble(t, cfg, store, func(e *Engine) {
 		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
