@@ -4,8 +4,9 @@
 //
 // # Calls into C
 //
-// A commit makes no cgo call. The writer (writer.go) passes the bytes that storage.Batch has built
-// to a native thread, not managed by the Go scheduler, which applies them with one rocksdb_write. A
+// A commit that syncs makes no cgo call. The writer (writer.go) passes the bytes that storage.Batch has
+// built to a native thread, not managed by the Go scheduler, which applies them with one DB::Write. A
+// small one that does not sync is one cgo call, which is over before two threads could wake each other. A
 // step of an iterator is two cgo calls, plus one each for the key and the value when the caller
 // asks for them. At about 50 ns a call that is less than the work of RocksDB for the step itself. A
 // Get is two calls. In a plain build (see package tuning) a commit is a blocking cgo call.

@@ -22,6 +22,11 @@
 //   reads it; both are Go's again  ◀───── completed: one byte
 //   closes request  ───────────────────▶  end of file: frees its options and ends
 struct fila_writer {
+	rocksdb::DB* db;
+	fila_spares* spares;
+	fila_write* w;
+	rocksdb::WriteOptions plain, synced;
+	std::string memory;  // what the last batch has left
 	std::thread thread;
 };
 
@@ -51,28 +56,26 @@ void Take(const char* batch, size_t size, fila_spares* spares, std::string& memo
 	memory.append(batch + kHead, size - kHead);
 }
 
-// Applies one batch and stores RocksDB's error, or null. memory is what the last batch has left.
-void Write(rocksdb::DB* db, fila_spares* spares, const rocksdb::WriteOptions& options, fila_write* w, std::string& memory) {
-	Take(reinterpret_cast<const char*>(w->batch), w->size, spares, memory);
-	rocksdb::WriteBatch batch(std::move(memory));
-	const rocksdb::Status status = db->Write(options, &batch);
+// Applies one batch and stores RocksDB's error, or null.
+void Write(fila_writer* t) {
+	fila_write* w = t->w;
+	Take(reinterpret_cast<const char*>(w->batch), w->size, t->spares, t->memory);
+	rocksdb::WriteBatch batch(std::move(t->memory));
+	const rocksdb::Status status = t->db->Write(w->sync ? t->synced : t->plain, &batch);
 	w->error = status.ok() ? nullptr : strdup(status.ToString().c_str());
-	memory = std::move(const_cast<std::string&>(batch.Data()));  // batch is not const, and ends here
-	if (memory.capacity() > kKeptMost) std::string().swap(memory);
+	t->memory = std::move(const_cast<std::string&>(batch.Data()));  // batch is not const, and ends here
+	if (t->memory.capacity() > kKeptMost) std::string().swap(t->memory);
 }
 
 // The main loop of the thread: one write for each byte of the request pipe.
-void Run(rocksdb::DB* db, fila_spares* spares, fila_write* w, int request, int completed) {
-	rocksdb::WriteOptions plain, synced;
-	synced.sync = true;
-	std::string memory;
+void Run(fila_writer* t, int request, int completed) {
 	char byte;
 	for (ssize_t n; (n = read(request, &byte, 1)) != 0;) {
 		if (n < 0) {
 			if (errno == EINTR) continue;
 			break;
 		}
-		Write(db, spares, w->sync ? synced : plain, w, memory);
+		Write(t);
 		// The pipe has room: the Go side has read the previous byte.
 		while (write(completed, &byte, 1) < 0 && errno == EINTR) {}
 	}
@@ -82,8 +85,13 @@ void Run(rocksdb::DB* db, fila_spares* spares, fila_write* w, int request, int c
 
 fila_writer* fila_writer_start(void* db, fila_spares* spares, fila_write* w, int request, int completed) {
 	// The C interface's handle begins with the database.
-	return new fila_writer{std::thread(Run, *static_cast<rocksdb::DB**>(db), spares, w, request, completed)};
+	auto* t = new fila_writer{*static_cast<rocksdb::DB**>(db), spares, w};
+	t->synced.sync = true;
+	t->thread = std::thread(Run, t, request, completed);
+	return t;
 }
+
+void fila_writer_write(fila_writer* t) { Write(t); }
 
 void fila_writer_end(fila_writer* w) {
 	w->thread.join();
