@@ -13,15 +13,15 @@ import (
 func TestWhatIsHeldIsReported(t *testing.T) {
 	const messages, size = 64, 1 << 20
 	cfg := DefaultConfig()
-	var told []int64
-	cfg.Held = func(bytes int64) { told = append(told, bytes) }
+	var reported []int64
+	cfg.Held = func(bytes int64) { reported = append(reported, bytes) }
 	bubble(t, cfg, storage.NewMemory(), func(e *Engine) {
 		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(told) != 0 {
-			t.Errorf("an engine without messages: %v", told)
+		if len(reported) != 0 {
+			t.Errorf("an engine without messages: %v", reported)
 		}
 		for range messages {
 			req := &Enqueue{Queue: "q", Payload: make([]byte, size)}
@@ -33,10 +33,10 @@ func TestWhatIsHeldIsReported(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := len(told); n != messages*size/heldStep || !slices.IsSorted(told) || told[n-1] < messages*size {
-			t.Errorf("%d MiB enqueued: %v", messages*size>>20, told)
+		if n := len(reported); n != messages*size/heldStep || !slices.IsSorted(reported) || reported[n-1] < messages*size {
+			t.Errorf("%d MiB enqueued: %v", messages*size>>20, reported)
 		}
-		told = nil
+		reported = nil
 		for range messages {
 			if err := ask(e, func(tx *Tx) error {
 				ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
@@ -49,11 +49,11 @@ func TestWhatIsHeldIsReported(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := len(told); n == 0 || told[n-1] >= heldStep {
-			t.Errorf("all acked: %v", told)
+		if n := len(reported); n == 0 || reported[n-1] >= heldStep {
+			t.Errorf("all acked: %v", reported)
 		}
 	})
-	if n := len(told); told[n-1] != 0 {
-		t.Errorf("the engine has ended: %v", told)
+	if n := len(reported); reported[n-1] != 0 {
+		t.Errorf("the engine has ended: %v", reported)
 	}
 }
