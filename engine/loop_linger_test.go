@@ -33,6 +33,7 @@ func TestClientsThatAreReadyShareACommit(t *testing.T) {
 }
 
 func testSharedCommits(t *testing.T, mode SyncMode) {
+	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const clients, rounds = 32, 50
 	cfg := DefaultConfig()

@@ -19,8 +19,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <dirent.h>
@@ -109,13 +111,25 @@ class LogsInOrder : public rocksdb::EventListener {
 	// Errors are left to RocksDB, which syncs the same file before it flushes the memtable and gets
 	// the same error.
 	void OnMemTableSealed(const rocksdb::MemTableInfo&) override {
+		const std::lock_guard<std::mutex> lock(mutex_);
 		const std::vector<std::string> names = LogNames(dir_);
-		for (const std::string& name : names) (void)SyncFile(dir_ + "/" + name, true);
+		uint64_t newest = 0;
+		for (const std::string& name : names) newest = std::max(newest, LogNumber(name));
+		std::set<uint64_t> synced;
+		for (const std::string& name : names) {
+			const uint64_t n = LogNumber(name);
+			if ((synced_.count(n) > 0 || SyncFile(dir_ + "/" + name, true)) && n != newest) synced.insert(n);
+		}
+		synced_ = std::move(synced);
 		if (SyncFile(dir_, false)) ListLogs(dir_, names);
 	}
 
  private:
 	const std::string dir_;
+	std::mutex mutex_;
+	// Logs that were synced when there was a newer one: nothing is written to them any more, and a
+	// sync that finds nothing to write has the disk write its cache all the same.
+	std::set<uint64_t> synced_;
 };
 
 }  // namespace
