@@ -20,7 +20,10 @@
 //   request: one byte ─────────────────▶  reads it; fila_write and the batch are its own
 //                                         DB::Write, with or without a sync
 //   reads it; both are Go's again  ◀───── completed: one byte
-//   closes request  ───────────────────▶  end of file: frees its options and ends
+//   closes request  ───────────────────▶  end of file: ends
+//
+// Between completed and the next request the Go side may write itself (fila_writer_write): the two never
+// write at the same time, so they share the options and the memory.
 struct fila_writer {
 	rocksdb::DB* db;
 	fila_spares* spares;
