@@ -204,7 +204,7 @@ func (c *call) watch() error {
 		return usagef("%s is no directory", dir)
 	}
 	if err := c.dial(); err != nil {
-		return err
+		return ended(err)
 	}
 	seen := map[string]string{}
 	for tick := time.NewTicker(watchEvery); ; {

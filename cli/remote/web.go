@@ -42,6 +42,11 @@ func (c *call) web() error {
 	if err := onThisMachine(addr); err != nil {
 		return usagef("--listen %w", err)
 	}
+	return ended(c.serveWeb(addr))
+}
+
+// serveWeb serves the dashboard on addr until the context ends.
+func (c *call) serveWeb(addr string) error {
 	// Credentials that are wrong are better refused here than by each request.
 	conn, t, err := c.broker.dial(c.ctx)
 	if err != nil {
