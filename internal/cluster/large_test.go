@@ -27,9 +27,9 @@ func TestALargeBatchIsInMemoryOnceForEachNode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("hundreds of MiB, which the race detector is too slow for: at full length only")
 	}
-	const value, size = 1 << 20, 500 << 20
+	const value, size = 1 << 20, 200 << 20
 	c := newTrial(t, "a", "b", "c")
-	c.election = 5 * time.Second // a disk that is busy with the log is no reason for another leader
+	c.election = 10 * time.Second // a disk that is busy with the log is no reason for another leader
 	c.logBytes = 1 << 30
 	before := liveHeap()
 	var mu sync.Mutex
