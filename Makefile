@@ -151,7 +151,7 @@ rocks: setup ## run the tests of the RocksDB store
 
 # Only what is C++ here is instrumented: RocksDB is the system's. Go's own race detector cannot see
 # C++, see race. With -o, the binary keeps the symbols that suppressions name.
-CPP  := Lanes|ReadingWithinAKey|VeryManyReaders|LieTogether|AGetFrees
+CPP  := Lanes|LargeValues|ReadingWithinAKey|VeryManyReaders|LieTogether|AGetFrees
 SANE  = CGO_ENABLED=1 CGO_CFLAGS="-O1 -g $(1)" CGO_CXXFLAGS="-O1 -g -fno-omit-frame-pointer $(1)" CGO_LDFLAGS="$(1)"
 TSAN := ignore_noninstrumented_modules=1 suppressions=$(CURDIR)/storage/rocks/testdata/tsan.txt
 

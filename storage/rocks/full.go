@@ -275,7 +275,7 @@ func (s *Store) inMemory() int64 {
 		return 0
 	}
 	defer s.release()
-	return int64(d.sum("rocksdb.cur-size-all-mem-tables")) //nolint:gosec // bytes in memory
+	return int64(d.inMemtables()) //nolint:gosec // bytes in memory
 }
 
 // recordFreed records that a batch has deleted something from a full store, and removes tables in a

@@ -14,6 +14,8 @@
 #include <rocksdb/slice.h>
 #include <rocksdb/slice_transform.h>
 
+#include "large.h"
+
 // A header of RocksDB calls it, and the library may keep it to itself, as Ubuntu's do: what
 // follows a length of seven bits a byte, the lowest first.
 __attribute__((weak)) rocksdb::Slice rocksdb::GetLengthPrefixedSlice(const char* data) {
@@ -65,7 +67,7 @@ constexpr size_t kLentMost = 1 << 16;    // single-lane iterators in the memtabl
 //                                    lanes_[b].streams[puts]   first 1, last 2
 //   notes_  0 ──next──▶ 3    1 ──next──▶ 2    4
 //
-// A note is a pointer to the record, which lies in RocksDB's arena (Allocate), and the number of the
+// A note is a pointer to the record, which lies in RocksDB's arena or in a block (large.h), and the number of the
 // next note of its stream, so appending takes no allocation but the growth of notes_. An insert
 // hashes the prefix and probes slots_, and compares no keys.
 //
@@ -77,8 +79,8 @@ constexpr size_t kLentMost = 1 << 16;    // single-lane iterators in the memtabl
 // change once it is filled.
 class Lanes : public MemTableRep {
  public:
-	Lanes(const KeyComparator& compare, rocksdb::Allocator* allocator, MemTableRep* list, const SliceTransform* head, size_t tail)
-		: MemTableRep(allocator), compare_(compare), list_(list), head_(head), tail_(tail), slots_(kSlotsFirst, kNone) {}
+	Lanes(const KeyComparator& compare, std::unique_ptr<LargeRecords> large, MemTableRep* list, const SliceTransform* head, size_t tail)
+		: MemTableRep(large.get()), compare_(compare), large_(std::move(large)), list_(list), head_(head), tail_(tail), slots_(kSlotsFirst, kNone) {}
 
 	rocksdb::KeyHandle Allocate(const size_t len, char** buf) override { return list_->Allocate(len, buf); }
 
@@ -119,7 +121,7 @@ class Lanes : public MemTableRep {
 		return list_->ApproximateNumEntries(from, to);
 	}
 
-	size_t ApproximateMemoryUsage() override { return extra_.load(std::memory_order_relaxed) + list_->ApproximateMemoryUsage(); }
+	size_t ApproximateMemoryUsage() override { return extra_.load(std::memory_order_relaxed) + large_->Counted() + list_->ApproximateMemoryUsage(); }
 
 	void MarkReadOnly() override {
 		std::lock_guard<std::mutex> held(mu_);
@@ -492,6 +494,7 @@ class Lanes : public MemTableRep {
 	}
 
 	const KeyComparator& compare_;
+	const std::unique_ptr<LargeRecords> large_;
 	const std::unique_ptr<MemTableRep> list_;
 	const SliceTransform* const head_;  // selects the lane prefix of a key; null, or out of domain:
 	const size_t tail_;                 // the key without this many bytes at its end
@@ -515,17 +518,20 @@ class Lanes : public MemTableRep {
 // LanesFactory creates the memtables of one family.
 class LanesFactory : public rocksdb::MemTableRepFactory {
  public:
-	explicit LanesFactory(size_t tail) : tail_(tail) {}
+	LanesFactory(size_t tail, std::shared_ptr<fila_large> large) : tail_(tail), large_(std::move(large)) {}
 	const char* Name() const override { return "fila.Lanes"; }
 
 	using MemTableRepFactory::CreateMemTableRep;
 	MemTableRep* CreateMemTableRep(const MemTableRep::KeyComparator& compare, rocksdb::Allocator* allocator,
 	                               const rocksdb::SliceTransform* transform, rocksdb::Logger* logger) override {
-		return new Lanes(compare, allocator, lists_.CreateMemTableRep(compare, allocator, transform, logger), transform, tail_);
+		auto large = std::make_unique<LargeRecords>(allocator, large_);
+		MemTableRep* list = lists_.CreateMemTableRep(compare, large.get(), transform, logger);
+		return new Lanes(compare, std::move(large), list, transform, tail_);
 	}
 
  private:
 	const size_t tail_;
+	const std::shared_ptr<fila_large> large_;
 	rocksdb::SkipListFactory lists_;
 };
 
@@ -552,8 +558,14 @@ class FairnessKeyPrefix : public SliceTransform {
 
 // The C interface offers only RocksDB's own memtables. rocksdb_options_t begins with an Options, so
 // the pointer converts.
-extern "C" void fila_lanes(void* options, size_t tail) {
-	static_cast<rocksdb::Options*>(options)->memtable_factory = std::make_shared<LanesFactory>(tail);
+extern "C" void fila_lanes(void* options, size_t tail, void* large) {
+	static_cast<rocksdb::Options*>(options)->memtable_factory =
+	    std::make_shared<LanesFactory>(tail, *static_cast<std::shared_ptr<fila_large>*>(large));
 }
+
+// The memtables hold the bound as well, until the last reader has left them.
+extern "C" void* fila_large_new(size_t most) { return new std::shared_ptr<fila_large>(std::make_shared<fila_large>(most)); }
+extern "C" size_t fila_large_uncounted(void* large) { return (*static_cast<std::shared_ptr<fila_large>*>(large))->uncounted; }
+extern "C" void fila_large_free(void* large) { delete static_cast<std::shared_ptr<fila_large>*>(large); }
 
 extern "C" void fila_heads(void* options) { static_cast<rocksdb::Options*>(options)->prefix_extractor = std::make_shared<FairnessKeyPrefix>(); }

@@ -32,6 +32,7 @@ type database struct {
 	readKeys *grocksdb.ReadOptions // of scans within a key prefix
 	writer   *writer               // nil: read-only
 	spares   *spareLogs
+	large    *largeValues // nil: read-only
 }
 
 // Open opens the store in o.Path and creates it if the directory is new or empty; the parent
@@ -294,7 +295,7 @@ var errNoVersion = fmt.Errorf("%w: data but no format version", storage.ErrCorru
 
 // openFamilies opens the database with all families of the format, creating those that are missing.
 func openFamilies(path string, p profile, fresh bool) (*database, error) {
-	d := &database{cache: newCache(p.cache), cacheMax: p.cache}
+	d := &database{cache: newCache(p.cache), cacheMax: p.cache, large: newLargeValues(p.large)}
 	options := p.database(path, fresh)
 	defer options.Destroy()
 	d.spares = useSpares(options, path, &p)
@@ -306,13 +307,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 		}
 	}()
 	for _, f := range storage.Families() {
-		o, err := p.family(f, d.cache)
-		if err != nil {
-			d.cache.Destroy()
-			d.spares.end()
-			return nil, err
-		}
-		names, familyOptions = append(names, f.String()), append(familyOptions, o)
+		names, familyOptions = append(names, f.String()), append(familyOptions, p.family(f, d.cache, d.large))
 	}
 	// RocksDB creates missing families in this order and numbers them consecutively, so an id
 	// equals its storage.Family.
@@ -321,6 +316,7 @@ func openFamilies(path string, p profile, fresh bool) (*database, error) {
 	if err != nil {
 		d.cache.Destroy()
 		d.spares.end()
+		d.large.free()
 		return nil, openError(err)
 	}
 	d.setReadOptions()
@@ -402,6 +398,7 @@ func (d *database) close() {
 	}
 	d.db.Close()
 	d.spares.end()
+	d.large.free()
 	d.read.Destroy()
 	d.readAll.Destroy()
 	d.readKeys.Destroy()

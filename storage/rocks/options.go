@@ -39,6 +39,7 @@ type profile struct {
 	memtable      uint64 // bytes; small enough for the processor's cache
 	memtables     int    // per family; a burst may fill them before writes are delayed
 	merge         int    // memtables merged by a flush: a message acked before it never reaches a table
+	large         uint64 // bytes of large values in memtables beside what these count (large.h)
 	logs          uint64 // bytes of log after which idle families are flushed
 	level0        int    // files that trigger a compaction, which rewrites everything they overlap
 	tableFile     uint64 // bytes
@@ -96,6 +97,7 @@ func profileOf(o Options) (profile, error) {
 	if o.OpenFiles > 0 {
 		p.openFiles = min(p.openFiles, o.OpenFiles)
 	}
+	p.large = 2 * uint64(p.merge) * p.memtable
 	return p, nil
 }
 
@@ -104,7 +106,7 @@ func profileOf(o Options) (profile, error) {
 func (p *profile) withoutSpace() profile {
 	full := *p
 	full.noSpace = true
-	full.memtable, full.logs = 1<<30, 1<<40
+	full.memtable, full.logs, full.large = 1<<30, 1<<40, 0
 	return full
 }
 
@@ -146,7 +148,7 @@ func (p *profile) compression() []grocksdb.CompressionType {
 }
 
 // family returns the options of one family. The caller destroys them.
-func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Options, error) {
+func (p *profile) family(f storage.Family, cache *grocksdb.Cache, large *largeValues) *grocksdb.Options {
 	o := grocksdb.NewDefaultOptions()
 	o.SetWriteBufferSize(p.memtable)
 	o.SetMaxWriteBufferNumber(p.memtables)
@@ -196,11 +198,11 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache) (*grocksdb.Opt
 	switch {
 	case p.skipList:
 	case f == storage.Messages:
-		withLanes(o, messageTail)
+		withLanes(o, messageTail, large)
 	case f == storage.Leases:
-		withLanes(o, leaseTail)
+		withLanes(o, leaseTail, large)
 	case f == storage.Budgets: // a record is written for each batch that moves it, and read at a start
-		withLanes(o, 0)
+		withLanes(o, 0, large)
 	}
-	return o, nil
+	return o
 }

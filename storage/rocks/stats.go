@@ -22,7 +22,7 @@ func (s *Store) Stats() (Stats, error) {
 	st := Stats{
 		Keys:                d.sum("rocksdb.estimate-num-keys"),
 		TableBytes:          d.sum("rocksdb.total-sst-files-size"),
-		MemtableBytes:       d.sum("rocksdb.cur-size-all-mem-tables"),
+		MemtableBytes:       d.inMemtables(),
 		CacheMaxBytes:       d.cacheMax,
 		TableReaderBytes:    d.sum("rocksdb.estimate-table-readers-mem"),
 		PendingCompactBytes: d.sum("rocksdb.estimate-pending-compaction-bytes"),
@@ -85,6 +85,11 @@ func (d *database) sum(name string) (n uint64) {
 		}
 	}
 	return n
+}
+
+// inMemtables returns the bytes of all memtables that are not flushed.
+func (d *database) inMemtables() uint64 {
+	return d.sum("rocksdb.cur-size-all-mem-tables") + d.large.uncounted()
 }
 
 // property returns a property of the whole database.

@@ -241,7 +241,7 @@ func (s *Store) probe() error {
 	d, err := s.acquire()
 	switch {
 	case err == nil:
-		size += int64(d.sum("rocksdb.cur-size-all-mem-tables")) //nolint:gosec // bytes in memory
+		size += int64(d.inMemtables()) //nolint:gosec // bytes in memory
 		s.release()
 	case errors.Is(err, errClosed):
 		return err
