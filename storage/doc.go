@@ -9,8 +9,9 @@
 // storage/storetest verifies the contract for both. The interface itself is declared by
 // its consumers.
 //
-//   - After an error from Commit nothing of the batch is visible, and the store
-//     refuses writes until Reopen succeeds. Reads continue.
+//   - After an error from Commit nothing of the batch is visible, or all of it where
+//     only its sync has failed, and the store refuses writes until Reopen succeeds.
+//     Reads continue.
 //   - After that Reopen, or after a crash, a batch whose commit failed is either
 //     entirely present or absent: a disk that failed to confirm a write may have
 //     done it. A batch whose synced commit succeeded is present, and so is

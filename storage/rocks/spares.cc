@@ -28,6 +28,7 @@
 
 extern "C" fila_spares* fila_spares_use(void*, const char*, size_t, size_t) { return nullptr; }
 extern "C" void fila_spares_end(fila_spares*) {}
+extern "C" void fila_spares_early(fila_spares*, int) {}
 extern "C" int fila_spares_unsynced(fila_spares*, uint64_t*, uint64_t*) { return 0; }
 
 #else
@@ -77,14 +78,14 @@ struct End {
 // A log that counts what was written and synced. One thread at a time writes; another may sync.
 class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
-	LogFile(std::unique_ptr<rocksdb::FSWritableFile>&& file, std::string path, std::shared_ptr<End> end)
-	    : FSWritableFileOwnerWrapper(std::move(file)), path_(std::move(path)), end_(std::move(end)) {}
+	LogFile(std::unique_ptr<rocksdb::FSWritableFile>&& file, std::string path, std::shared_ptr<End> end, const std::atomic<bool>& early)
+	    : FSWritableFileOwnerWrapper(std::move(file)), path_(std::move(path)), end_(std::move(end)), early_(early) {}
 
 	IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, IODebugContext* dbg) override {
-		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, dbg));
+		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, dbg), options, dbg);
 	}
 	IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo& info, IODebugContext* dbg) override {
-		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, info, dbg));
+		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, info, dbg), options, dbg);
 	}
 	IOStatus Sync(const IOOptions& options, IODebugContext* dbg) override {
 		const uint64_t written = end_->written;
@@ -102,8 +103,12 @@ class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
 	}
 
  private:
-	IOStatus Wrote(size_t bytes, IOStatus s) {
-		if (s.ok()) end_->written += bytes;
+	IOStatus Wrote(size_t bytes, IOStatus s, const IOOptions& options, IODebugContext* dbg) {
+		if (!s.ok()) return s;
+		const uint64_t from = end_->written;
+		end_->written += bytes;
+		// The sync that follows waits for what this begins, and reports its errors.
+		if (early_) RangeSync(from, bytes, options, dbg).PermitUncheckedError();
 		return s;
 	}
 	IOStatus Synced(uint64_t bytes, IOStatus s) {
@@ -116,6 +121,7 @@ class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
 
 	const std::string path_;
 	const std::shared_ptr<End> end_;
+	const std::atomic<bool>& early_;
 };
 
 class SpareLogs : public rocksdb::FileSystemWrapper {
@@ -149,7 +155,7 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 		if (!s.ok()) s = target()->NewWritableFile(f, options, result, dbg);
 		if (!s.ok()) return s;
 		auto end = std::make_shared<End>(number);
-		*result = std::make_unique<LogFile>(std::move(*result), f, end);
+		*result = std::make_unique<LogFile>(std::move(*result), f, end, early_);
 		{
 			std::lock_guard<std::mutex> lock(mutex_);
 			worth_ = end_->written <= end_->syncs * (bytes_ / kSyncs);
@@ -172,6 +178,9 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 		if (s.ok() && end->log > 0 && Number(f) == end->log) *size = std::min<uint64_t>(*size, end->written);
 		return s;
 	}
+
+	// Has the disk begin to write what is appended to logs from now on, or leaves that to syncs.
+	void Early(bool early) { early_ = early; }
 
 	// Returns the newest log.
 	std::shared_ptr<const End> end() {
@@ -291,6 +300,7 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 
 	const std::string dir_;
 	const size_t bytes_, most_;
+	std::atomic<bool> early_{false};  // of all logs, which end before this does
 	const std::chrono::steady_clock::time_point opened_;
 	std::mutex mutex_;
 	std::shared_ptr<End> end_;  // of the newest log
@@ -324,6 +334,8 @@ extern "C" fila_spares* fila_spares_use(void* options, const char* dir, size_t b
 }
 
 extern "C" void fila_spares_end(fila_spares* s) { delete s; }
+
+extern "C" void fila_spares_early(fila_spares* s, int early) { s->files->Early(early != 0); }
 
 extern "C" int fila_spares_unsynced(fila_spares* s, uint64_t* log, uint64_t* from) {
 	const auto end = s->files->end();

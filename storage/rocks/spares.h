@@ -17,6 +17,8 @@ typedef struct fila_spares fila_spares;
 fila_spares* fila_spares_use(void* options, const char* dir, size_t bytes, size_t most);
 // Removes the spares. The database must be closed.
 void fila_spares_end(fila_spares* s);
+// Has the disk begin to write what is appended to logs from now on (early), or not before a sync.
+void fila_spares_early(fila_spares* s, int early);
 // Reports whether the newest log ends in bytes that are not synced: its number, and where they begin.
 int fila_spares_unsynced(fila_spares* s, uint64_t* log, uint64_t* from);
 

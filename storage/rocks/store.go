@@ -62,8 +62,8 @@ func newStore(path string, p profile, d *database) *Store {
 }
 
 // Commit applies the batch atomically. With sync, the batch and everything committed before it are
-// on disk when Commit returns. After an error nothing of the batch is visible and the store refuses
-// writes with ErrReopen until Reopen succeeds.
+// on disk when Commit returns. After an error the store refuses writes with ErrReopen until Reopen
+// succeeds; nothing of the batch is visible, or all of it where only its sync has failed.
 func (s *Store) Commit(b *storage.Batch, sync bool) error {
 	if b.Len() == 0 {
 		if sync {

@@ -39,6 +39,11 @@ namespace {
 // batch costs a page fault for every 4 KiB of it.
 constexpr size_t kKeptMost = 8 << 20;
 
+// Batches from this size on are synced when they are applied, not before: the disk writes them
+// (fila_spares_early) while they are copied into the memtables. Readers may see such a batch before it
+// is on disk; it is acknowledged after the sync.
+constexpr size_t kApart = 256 << 10;
+
 constexpr size_t kHead = 12;  // of a batch: sequence number, count
 
 // Puts a batch into memory. If what the log ends in is not synced, the batch says in a record of its
@@ -64,7 +69,10 @@ void Write(fila_writer* t) {
 	fila_write* w = t->w;
 	Take(reinterpret_cast<const char*>(w->batch), w->size, t->spares, t->memory);
 	rocksdb::WriteBatch batch(std::move(t->memory));
-	const rocksdb::Status status = t->db->Write(w->sync ? t->synced : t->plain, &batch);
+	const bool apart = w->sync && w->size >= kApart;
+	if (t->spares != nullptr) fila_spares_early(t->spares, apart);
+	rocksdb::Status status = t->db->Write(w->sync && !apart ? t->synced : t->plain, &batch);
+	if (apart && status.ok()) status = t->db->SyncWAL();
 	w->error = status.ok() ? nullptr : strdup(status.ToString().c_str());
 	t->memory = std::move(const_cast<std::string&>(batch.Data()));  // batch is not const, and ends here
 	if (t->memory.capacity() > kKeptMost) std::string().swap(t->memory);
