@@ -97,7 +97,7 @@ func profileOf(o Options) (profile, error) {
 	if o.OpenFiles > 0 {
 		p.openFiles = min(p.openFiles, o.OpenFiles)
 	}
-	p.large = 2 * uint64(p.merge) * p.memtable
+	p.large = 2 * uint64(p.merge) * p.memtable //nolint:gosec // a constant
 	return p, nil
 }
 
