@@ -67,9 +67,9 @@ constexpr size_t kLentMost = 1 << 16;    // single-lane iterators in the memtabl
 //                                    lanes_[b].streams[puts]   first 1, last 2
 //   notes_  0 ──next──▶ 3    1 ──next──▶ 2    4
 //
-// A note is a pointer to the record, which lies in RocksDB's arena or in a block (large.h), and the number of the
-// next note of its stream, so appending takes no allocation but the growth of notes_. An insert
-// hashes the prefix and probes slots_, and compares no keys.
+// A note is a pointer to the record, which lies in RocksDB's arena or in a block (large.h), and the
+// number of the next note of its stream, so appending takes no allocation but the growth of notes_.
+// An insert hashes the prefix and probes slots_, and compares no keys.
 //
 // Threads. One writer inserts; any number of readers and one flush run beside it. mu_ guards all
 // containers, and is held for a bounded time: an append, kDrainAtOnce inserts into the skip list, or

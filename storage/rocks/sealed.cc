@@ -118,7 +118,7 @@ class LogsInOrder : public rocksdb::EventListener {
 		std::set<uint64_t> synced;
 		for (const std::string& name : names) {
 			const uint64_t n = LogNumber(name);
-			if (n != newest && (synced_.count(n) > 0 || SyncFile(dir_ + "/" + name, true))) synced.insert(n);
+			if ((synced_.count(n) > 0 || SyncFile(dir_ + "/" + name, true)) && n != newest) synced.insert(n);
 		}
 		synced_ = std::move(synced);
 		if (SyncFile(dir_, false)) ListLogs(dir_, names);
