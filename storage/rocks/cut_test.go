@@ -13,6 +13,7 @@ import (
 
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks/files"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 // openedLog is the log of a store that was killed: where its batches begin, and up to where it was
@@ -57,9 +58,7 @@ func makeLog(t *testing.T, chance *rand.Rand) openedLog {
 			}
 		}
 	}
-	if err := os.CopyFS(l.dir, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	storetest.CopyFiles(t, l.dir, dir)
 	logs, err := filepath.Glob(filepath.Join(l.dir, "*.log"))
 	if err != nil || len(logs) != 1 {
 		t.Fatalf("%v, %v", logs, err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 // filled makes a store with a hundred synced batches, of one message each, and
@@ -183,7 +184,7 @@ func TestTheLogOfANodeIsReadUpToItsFirstDamage(t *testing.T) {
 			change(t, largest(t, dir, "*.log"), damage)
 			if whole := name == "nothing" || name == "a torn end" || name == "zeros to the end"; !whole {
 				plain := newDir(t)
-				copyStore(t, plain, dir)
+				storetest.CopyFiles(t, plain, dir)
 				wantRefusal(t, plain, storage.ErrCorrupt)
 			}
 			s = open()
@@ -411,12 +412,4 @@ func TestAReopenThatFailsMayBeRepeated(t *testing.T) {
 	}
 	want(t, s, "a", "1")
 	put(t, s, storage.Messages, "b", "1")
-}
-
-// copyStore copies the files of a store.
-func copyStore(t *testing.T, to, from string) {
-	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
 }

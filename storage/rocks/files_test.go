@@ -11,6 +11,7 @@ import (
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 	"github.com/faisca/fila/storage/rocks/files"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 // mixed makes a store of a mode with puts, deletions of every kind and values of all
@@ -164,7 +165,7 @@ func TestWhatWasDeletedStaysDeleted(t *testing.T) {
 		}
 		for _, where := range []float64{0.1, 0.5, 0.8} {
 			harmed := filepath.Join(t.TempDir(), "harmed")
-			copyStore(t, harmed, dir)
+			storetest.CopyFiles(t, harmed, dir)
 			change(t, filepath.Join(harmed, filepath.Base(file)), func(b []byte) []byte { b[int(float64(len(b))*where)] ^= 1; return b })
 			got, done := rebuilt(t, harmed)
 			back, lost := 0, 0

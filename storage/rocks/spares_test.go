@@ -19,6 +19,7 @@ import (
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 	"github.com/faisca/fila/storage/rocks/files"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 // cutOff copies a store that is open to a new directory, as a loss of power might leave it at this
@@ -26,7 +27,7 @@ import (
 func cutOff(t *testing.T, dir string, change func(log string, b []byte) []byte) (after string) {
 	t.Helper()
 	after = newDir(t)
-	copyStore(t, after, dir)
+	storetest.CopyFiles(t, after, dir)
 	names, err := filepath.Glob(filepath.Join(after, "*.log"))
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no log: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 	"github.com/faisca/fila/storage/rocks/files"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 // severalLogs makes a store with messages in three logs, none of them in tables yet, and
@@ -55,7 +56,7 @@ func TestAMissingLogIsFound(t *testing.T) {
 	for _, log := range logs {
 		t.Run(filepath.Base(log), func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "store")
-			copyStore(t, dir, origin)
+			storetest.CopyFiles(t, dir, origin)
 			if err := os.Remove(filepath.Join(dir, filepath.Base(log))); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,7 @@ func TestDamageAtTheBeginningOfALogNamesIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "store")
-			copyStore(t, dir, origin)
+			storetest.CopyFiles(t, dir, origin)
 			change(t, filepath.Join(dir, newest), damage)
 			wantFound(t, dir, newest)
 			s, err := rocks.Open(rocks.Options{Path: dir, Replica: true})
@@ -136,7 +137,7 @@ func TestAManifestThatWasCutIsFound(t *testing.T) {
 	found := 0
 	for _, at := range ends {
 		dir := filepath.Join(t.TempDir(), "store")
-		copyStore(t, dir, origin)
+		storetest.CopyFiles(t, dir, origin)
 		change(t, filepath.Join(dir, filepath.Base(manifest)), func(b []byte) []byte { return b[:at] })
 		s, err := rocks.Open(rocks.Options{Path: dir})
 		if errors.Is(err, storage.ErrCorrupt) && strings.Contains(err.Error(), filepath.Base(manifest)) {
@@ -201,7 +202,7 @@ func TestATableWhoseFooterLeadsNowhereIsNotOpened(t *testing.T) {
 	const footer = 53
 	for at := range footer {
 		dir := filepath.Join(t.TempDir(), "store")
-		copyStore(t, dir, origin)
+		storetest.CopyFiles(t, dir, origin)
 		name := filepath.Base(table)
 		changed := false
 		change(t, filepath.Join(dir, name), func(b []byte) []byte {
