@@ -41,6 +41,7 @@ type options struct {
 	ordered    int
 	deliveries int
 	rate       int
+	large      int
 	seed       uint64
 	keep       bool
 	scatter    bool
@@ -68,6 +69,7 @@ func main() {
 	flag.IntVar(&o.ordered, "ordered", 25, "share of the ordered queue in `percent`")
 	flag.IntVar(&o.deliveries, "deliveries", 0, "`number` of deliveries of the ordered queue after which it ends earlier; 0: any")
 	flag.IntVar(&o.rate, "rate", 2000, "maximum of messages enqueued per second")
+	flag.IntVar(&o.large, "large", 300, "one message in `number` has up to 600,000 bytes, the others up to 600")
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().UnixNano()), "random seed; scheduling and timing still vary")
 	flag.BoolVar(&o.scatter, "scatter", false, "power cuts keep arbitrary pages of unsynced data instead of a prefix; the broker may then refuse to start, which ends the run")
 	flag.BoolVar(&o.keep, "keep", false, "keep the broker's directory even after a successful run")

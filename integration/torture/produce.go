@@ -27,6 +27,7 @@ const (
 	backlogMax = 4000 // more would make the final drain long
 	delayMax   = 1500 // ms
 	names      = 60   // deduplication ids, which are reused
+	largeMax   = 600_000
 )
 
 // The settings of the queues.
@@ -64,8 +65,8 @@ func (c *client) produce(ctx context.Context, number int) {
 // message generates a message and returns the command that enqueues it.
 func (c *client) message(e *history.Enqueue, tag string) []any {
 	size := c.chance.IntN(600)
-	if c.one(300) {
-		size = c.chance.IntN(300_000)
+	if c.one(c.options.large) {
+		size = c.chance.IntN(largeMax)
 	}
 	key := func(n int) string { return "key-" + strconv.Itoa(n%keys) }
 	e.Tag, e.Queue, e.Key, e.Priority = tag, steady, key(c.chance.IntN(keys)), 4
