@@ -175,10 +175,11 @@ func TestAPowerCutMayUndoResultsAndOrder(t *testing.T) {
 		calls *calls
 		rule  Rule
 	}{
-		"a result":         {new(calls).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, valued).ask(25, "a", IsDone, 1).crash(30, true).ask(200, "a", IsPending, 0).lease(210, "a", 2).end(220, Ack, "a", 2, valued), Result},
-		"an ack":           {pair().lease(10, "a", 1).end(12, Ack, "a", 1).lease(20, "b", 1).end(22, Ack, "b", 1).crash(30, true).lease(200, "a", 2).end(210, Ack, "a", 2), Serial},
-		"a publish":        {new(calls).publish(0, "*p", unanswered).lease(10, "*p@q", 1).crash(30, true), Half},
-		"an older message": {new(calls).enqueue(0, "a").crash(30, true).enqueue(190, "b").lease(200, "b", 1).end(210, Ack, "b", 1), Serial},
+		"a result":              {new(calls).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, valued).ask(25, "a", IsDone, 1).crash(30, true).ask(200, "a", IsPending, 0).lease(210, "a", 2).end(220, Ack, "a", 2, valued), Result},
+		"an ack":                {pair().lease(10, "a", 1).end(12, Ack, "a", 1).lease(20, "b", 1).end(22, Ack, "b", 1).crash(30, true).lease(200, "a", 2).end(210, Ack, "a", 2), Serial},
+		"a publish":             {new(calls).publish(0, "*p", unanswered).lease(10, "*p@q", 1).crash(30, true), Half},
+		"an unanswered enqueue": {new(calls).enqueue(0, "a", unanswered).lease(10, "a", 1).crash(30, true).ask(200, "a", "", 0), Result},
+		"an older message":      {new(calls).enqueue(0, "a").crash(30, true).enqueue(190, "b").lease(200, "b", 1).end(210, Ack, "b", 1), Serial},
 		"what a client waits for": {new(calls).enqueue(0, "a").lease(10, "a", 1).end(20, Ack, "a", 1, valued).crash(30, true).
 			ask(200, "a", IsPending, 0, lasts(1001)).lease(1300, "a", 2).end(1310, Ack, "a", 2, valued), Result},
 	} {

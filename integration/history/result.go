@@ -147,7 +147,11 @@ func (c *check) resultPending(m *message, a *Ask) {
 
 // resultUnknown verifies the answer that a message is not known.
 func (c *check) resultUnknown(m *message, a *Ask) {
-	if m.enqueue.Outcome == Done && c.forgotten(m.enqueue.Return, a.Return) {
+	stored := m.enqueue.Return
+	if m.enqueue.Outcome == Unknown {
+		stored = m.enqueue.Call // its call ends after the cut that has lost it
+	}
+	if c.forgotten(stored, a.Return) {
 		return
 	}
 	for _, e := range m.ends { // without a value, or of a dead message
