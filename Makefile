@@ -24,9 +24,9 @@ VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false
 # without the detector, which costs them several times their time.
 RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker ./internal/cluster ./internal/mailbox ./internal/relay ./internal/replica
 
-# Long tests of the engine in one goroutine: the detector finds nothing there, and the plain build changes
+# Long tests in which one goroutine works at a time: the detector finds nothing there, and the plain build changes
 # nothing there. `make test` runs them without either as well.
-SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOfAClassStay|^TestADelivery(Moves|Costs)|^TestEveryRuleHolds|^TestReservedRoom|^TestOneSetOfWorkers|^TestMessagesWithSeveral|^TestFaultsOfThrottles
+SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOfAClassStay|^TestADelivery(Moves|Costs)|^TestEveryRuleHolds|^TestReservedRoom|^TestOneSetOfWorkers|^TestMessagesWithSeveral|^TestFaultsOfThrottles|^TestNoNumberGoesWrong|^TestNoCommandTakesMore
 
 # The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
 PURE = $$($(GO) list ./... | grep -v /integration)
