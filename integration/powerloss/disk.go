@@ -199,8 +199,8 @@ func (d *Disk) Cut(chance *rand.Rand) (Loss, error) {
 		if strings.HasPrefix(filepath.Base(from), sparePrefix) {
 			loss = &Loss{} // a former log that is being filled with zeros
 		}
-		if j.over[inode] > 0 {
-			err = keepOver(from, to, j.sizes[inode], chance, loss)
+		if before, over := j.over[inode]; over {
+			err = keepOver(from, to, j.sizes[inode], before, chance, loss)
 		} else {
 			err = keep(from, to, j.sizes[inode], chance, d.Scatter, loss)
 		}
@@ -265,8 +265,9 @@ func keep(from, to string, synced int64, chance *rand.Rand, scatter bool, loss *
 }
 
 // keepOver copies a file that was written over zeros: the synced data, and of the rest none, all, the
-// beginning or some sectors, with zeros for what is lost.
-func keepOver(from, to string, synced int64, chance *rand.Rand, loss *Loss) error {
+// beginning or some sectors, with zeros for what is lost. If nothing behind the length that the file had
+// before was synced, that may be its length again.
+func keepOver(from, to string, synced, before int64, chance *rand.Rand, loss *Loss) error {
 	b, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -292,6 +293,10 @@ func keepOver(from, to string, synced int64, chance *rand.Rand, loss *Loss) erro
 		}
 		clear(b[kept:written])
 		loss.Bytes += written - kept
+	}
+	if synced <= before && before < int64(len(b)) && chance.IntN(4) == 0 {
+		loss.Bytes += int64(len(bytes.TrimRight(b[before:], "\x00")))
+		b = b[:before]
 	}
 	return os.WriteFile(to, b, 0o640)
 }

@@ -58,6 +58,11 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 			}
 			seen["spare "+half]++
 		}
+		if log := got["2.log"]; len(log) != 4096 && len(log) != 8192 || !strings.HasPrefix(log, strings.Repeat("s", 700)) || strings.Trim(log[700:], "n\x00") != "" {
+			t.Errorf("seed %d: of a log with a hole at its end %d bytes are there: %q", seed, len(log), log)
+		} else {
+			seen[fmt.Sprintf("hole %d %t", len(log), strings.Contains(log, "\x00n"))]++
+		}
 		if got["current"] != "two" && got["current"] != "one" {
 			t.Errorf("seed %d: a rename left neither the old nor the new: %q", seed, got)
 		}
@@ -71,7 +76,7 @@ func TestWhatWasSyncedIsKept(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"log synced", "log synced and not", "current one", "current two", "old there", "old gone", "new there", "new gone", "spare -----", "spare +++++"} {
+	for _, want := range []string{"log synced", "log synced and not", "current one", "current two", "old there", "old gone", "new there", "new gone", "spare -----", "spare +++++", "hole 4096 false", "hole 8192 false", "hole 8192 true"} {
 		if seen[want] == 0 {
 			t.Errorf("%q never happened: %v", want, seen)
 		}
@@ -216,7 +221,12 @@ func TestTheJournalIsReadAsItIs(t *testing.T) {
 	if err := j.read("R 2 1.log s\nO 2 0 100\nR 2 s 2.log\nP 2 100\n"); err == nil {
 		t.Error("a log may be made of a former one before zeros are synced")
 	}
-	for _, bad := range []string{"X 1\n", "\n", "F 1\n", "P 1\n", "P 1 1\n"} {
+	// A log that got a hole at its end is written over zeros, and keeps what was synced.
+	j = newJournal(map[string]uint64{}, map[uint64]int64{})
+	if err := j.read("C 2 1.log\nL 2 0 100\nF 1 2 70\nS 1\nL 2 100 200\n"); err != nil || j.sizes[2] != 70 || j.over[2] != 100 {
+		t.Errorf("of a log %d bytes are synced, and it had a length of %d: %v", j.sizes[2], j.over[2], err)
+	}
+	for _, bad := range []string{"X 1\n", "\n", "F 1\n", "P 1\n", "P 1 1\n", "L 1 1\n"} {
 		if err := newJournal(map[string]uint64{}, map[uint64]int64{}).read(bad); err == nil {
 			t.Errorf("%q was read", bad)
 		}
@@ -237,19 +247,22 @@ static int put(const char *name, const char *text) {
 	return fd;
 }
 int main(int argc, char **argv) {
-	char path[6][4096];
-	const char *names[] = {"log", "tmp", "current", "new", "fila-spare-1", "1.log"};
+	char path[7][4096];
+	const char *names[] = {"log", "tmp", "current", "new", "fila-spare-1", "1.log", "2.log"};
 	static char text[4096];
 	(void)argc;
-	for (int i = 0; i < 6; i++) snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]);
+	for (int i = 0; i < 7; i++) snprintf(path[i], sizeof path[i], "%s/%s", argv[1], names[i]);
 	int log = put(path[0], "synced");
 	ok(fdatasync(log) == 0, "fdatasync");
 	int spare = open(path[4], O_CREAT | O_WRONLY, 0600);
 	ok(pwrite(spare, text, 4096, 0) == 4096 && fdatasync(spare) == 0 && rename(path[4], path[5]) == 0, "spare");
 	memset(text, 's', 700);
 	ok(write(spare, text, 700) == 700 && fdatasync(spare) == 0, "spare");
+	int hole = open(path[6], O_CREAT | O_WRONLY, 0600);
+	ok(hole >= 0 && truncate(path[6], 4096) == 0 && write(hole, text, 700) == 700 && fdatasync(hole) == 0, "hole");
 	memset(text, 'n', 1800);
 	ok(write(spare, text, 1800) == 1800, "spare");
+	ok(write(hole, text, 1800) == 1800 && truncate(path[6], 8192) == 0, "hole");
 	int one = put(path[2], "one"), dir = open(argv[1], O_RDONLY | O_DIRECTORY);
 	ok(fsync(one) == 0 && fsync(dir) == 0, "fsync");
 	ok(write(log, " and not", 8) == 8, "log");

@@ -12,7 +12,7 @@ import (
 type journal struct {
 	durable map[string]uint64
 	sizes   map[uint64]int64 // durable bytes by inode
-	over    map[uint64]int64 // of the logs that are written over zeros: how many zeros
+	over    map[uint64]int64 // of the logs that are written over zeros: their length but for the newest of these
 	changes []change         // all, in order; the durable ones are applied
 	syncs   map[uint64]begun
 }
@@ -67,6 +67,9 @@ func (j *journal) line(line string) error {
 			return fmt.Errorf("only %d bytes of the zeros were synced", j.sizes[inode])
 		}
 		j.over[inode], j.sizes[inode] = size, 0
+	case 'L':
+		_, err = fmt.Sscanf(line[1:], "%d %d %d", &inode, &at, &size)
+		j.over[inode] = at
 	case 'F':
 		_, err = fmt.Sscanf(line[1:], "%d %d %d", &number, &inode, &size)
 		j.syncs[number] = begun{inode: inode, size: size}

@@ -37,9 +37,9 @@ func checkSurvey(path string, replica bool) error {
 //
 // Damage of what was synced is not taken for that: batches behind it say that it was; the last ones,
 // with none behind them, have no sector of zeros, unless a payload has; and a log that was closed in
-// order is shorter than a spare.
+// order has another length.
 func (l *surveyedLog) torn() bool {
-	return l.whole >= 0 && l.unkept >= 0 && l.synced <= l.unkept && l.bytes >= spareBytes
+	return l.whole >= 0 && l.unkept >= 0 && l.synced <= l.unkept && l.bytes%spareBytes == 0
 }
 
 // lastDamaged returns the newest log with writes if all damage is in it, else nil. Each log was synced

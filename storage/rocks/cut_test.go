@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/tuning"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks/files"
 	"github.com/faisca/fila/storage/storetest"
@@ -25,11 +27,17 @@ type openedLog struct {
 	synced    []int64
 }
 
-// makeLog writes batches of any size, synced or not.
-func makeLog(t *testing.T, chance *rand.Rand) openedLog {
+// makeLog writes batches of any size, one of them of at least large bytes, synced or not. Without spares
+// the log is an ordinary file.
+func makeLog(t *testing.T, chance *rand.Rand, spares, large int) openedLog {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	s, err := Open(Options{Path: dir})
+	p, err := profileOf(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.spares = spares
+	s, err := open(dir, p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +47,9 @@ func makeLog(t *testing.T, chance *rand.Rand) openedLog {
 	often := chance.IntN(4)
 	for n := 1; n < 40; n++ {
 		value := make([]byte, []int{10, 600, 5000, 40_000, 110_000}[chance.IntN(5)]*(1+chance.IntN(100))/100)
+		if n == 10 {
+			value = make([]byte, large)
+		}
 		for i := range value {
 			value[i] = byte(1 + chance.IntN(255))
 		}
@@ -93,17 +104,20 @@ func makeLog(t *testing.T, chance *rand.Rand) openedLog {
 func TestALogOpensAfterAnyLossOfPower(t *testing.T) {
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
 	chance := rand.New(rand.NewPCG(seed, 0))
-	spare, cut := false, 0
-	logs := 6
-	if testing.Short() {
-		logs = 2
+	if !tuning.Enabled || strings.HasPrefix(Version(), "6.") {
+		t.Skip("a log grows as it is written, and batches do not say what was synced")
 	}
-	for range logs {
-		l := makeLog(t, chance)
-		if spare = len(l.data) >= spareBytes; !spare {
-			break // an ordinary file grows instead
+	cut := 0
+	logs := 8
+	if testing.Short() {
+		logs = 4
+	}
+	for n := range logs {
+		l := makeLog(t, chance, n%2*sparesMost, []int{1000, spareBytes}[n/2%2])
+		if want := (1 + n/2%2) * spareBytes; len(l.data) != want {
+			t.Fatalf("seed %d: a log that is open has %d bytes, want %d", seed, len(l.data), want)
 		}
-		for range 40 {
+		for range 20 {
 			last := 1 + chance.IntN(len(l.synced)-1)
 			from, to := l.synced[last], l.begin[last+1]
 			b := slices.Clone(l.data)
@@ -151,7 +165,7 @@ func TestALogOpensAfterAnyLossOfPower(t *testing.T) {
 			}
 		}
 	}
-	if spare && cut == 0 {
+	if cut == 0 {
 		t.Error("nothing was cut off")
 	}
 }
@@ -197,8 +211,8 @@ func TestACopyOfALogThatIsBeingWrittenIsNotTorn(t *testing.T) {
 			t.Errorf("copy %d: %s%+v", n, i.Torn, i.Damage)
 		}
 		i.Close()
-		if logBytes(to) == spareBytes {
-			t.Errorf("copy %d has the whole spare", n)
+		if logBytes(to)%spareBytes == 0 {
+			t.Errorf("copy %d has more than what was written", n)
 		}
 		if err := os.RemoveAll(to); err != nil {
 			t.Fatal(err)

@@ -39,6 +39,7 @@ type profile struct {
 	memtable      uint64 // bytes; small enough for the processor's cache
 	memtables     int    // per family; a burst may fill them before writes are delayed
 	merge         int    // memtables merged by a flush: a message acked before it never reaches a table
+	spares        int    // files that are ready to become logs (spares.cc)
 	large         uint64 // bytes of large values in memtables beside what these count (large.h)
 	logs          uint64 // bytes of log after which idle families are flushed
 	level0        int    // files that trigger a compaction, which rewrites everything they overlap
@@ -97,6 +98,7 @@ func profileOf(o Options) (profile, error) {
 	if o.OpenFiles > 0 {
 		p.openFiles = min(p.openFiles, o.OpenFiles)
 	}
+	p.spares = min(p.merge, sparesMost)
 	p.large = 2 * uint64(p.merge) * p.memtable //nolint:gosec // a constant
 	return p, nil
 }
@@ -105,7 +107,7 @@ func profileOf(o Options) (profile, error) {
 // stay in memory until there is space.
 func (p *profile) withoutSpace() profile {
 	full := *p
-	full.noSpace = true
+	full.noSpace, full.spares = true, 0
 	full.memtable, full.logs, full.large = 1<<30, 1<<40, 0
 	return full
 }

@@ -12,6 +12,9 @@
 // Nothing waits for a spare: a log that finds none is an ordinary file, so under a load that fills
 // logs faster than they are prepared some are. The first log of a store is an exception.
 //
+// The length of a log that is open is a multiple of a spare's: an ordinary file, and a spare that is
+// too short, get a hole at their end. So a log of another length was closed in order.
+//
 // What this means for recovery is in cut.go. A sector of a log that did not reach the disk before a
 // power loss is not missing but zero, and a later one may be there. To tell that from damage, batches say
 // what was synced before them, where that is not everything (writer.cc): LogFile counts it.
@@ -78,13 +81,15 @@ struct End {
 // A log that counts what was written and synced. One thread at a time writes; another may sync.
 class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
  public:
-	LogFile(std::unique_ptr<rocksdb::FSWritableFile>&& file, std::string path, std::shared_ptr<End> end, const std::atomic<bool>& early)
-	    : FSWritableFileOwnerWrapper(std::move(file)), path_(std::move(path)), end_(std::move(end)), early_(early) {}
+	LogFile(std::unique_ptr<rocksdb::FSWritableFile>&& file, std::string path, uint64_t length, uint64_t unit, std::shared_ptr<End> end, const std::atomic<bool>& early)
+	    : FSWritableFileOwnerWrapper(std::move(file)), path_(std::move(path)), length_(length), unit_(unit), end_(std::move(end)), early_(early) {}
 
 	IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, IODebugContext* dbg) override {
+		Lengthen(data.size());
 		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, dbg), options, dbg);
 	}
 	IOStatus Append(const rocksdb::Slice& data, const IOOptions& options, const rocksdb::DataVerificationInfo& info, IODebugContext* dbg) override {
+		Lengthen(data.size());
 		return Wrote(data.size(), FSWritableFileOwnerWrapper::Append(data, options, info, dbg), options, dbg);
 	}
 	IOStatus Sync(const IOOptions& options, IODebugContext* dbg) override {
@@ -95,7 +100,7 @@ class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
 		const uint64_t written = end_->written;
 		return Synced(written, FSWritableFileOwnerWrapper::Fsync(options, dbg));
 	}
-	// RocksDB cuts off what is left of a spare, unless nothing was written.
+	// RocksDB cuts off what was not written, unless nothing was.
 	IOStatus Close(const IOOptions& options, IODebugContext* dbg) override {
 		const IOStatus s = FSWritableFileOwnerWrapper::Close(options, dbg);
 		if (s.ok() && end_->written == 0) (void)!truncate(path_.c_str(), 0);
@@ -103,6 +108,12 @@ class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
 	}
 
  private:
+	// Makes the file long enough for what is appended next. Where that fails the file grows as it is written.
+	void Lengthen(size_t bytes) {
+		if (end_->written + bytes <= length_) return;
+		length_ = (end_->written + bytes + unit_ - 1) / unit_ * unit_;
+		(void)!truncate(path_.c_str(), length_);
+	}
 	IOStatus Wrote(size_t bytes, IOStatus s, const IOOptions& options, IODebugContext* dbg) {
 		if (!s.ok()) return s;
 		const uint64_t from = end_->written;
@@ -120,6 +131,8 @@ class LogFile : public rocksdb::FSWritableFileOwnerWrapper {
 	}
 
 	const std::string path_;
+	uint64_t length_;
+	const uint64_t unit_;
 	const std::shared_ptr<End> end_;
 	const std::atomic<bool>& early_;
 };
@@ -148,14 +161,18 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 		const uint64_t number = Number(f);
 		if (number == 0) return target()->NewWritableFile(f, options, result, dbg);
 		IOStatus s = IOStatus::NotFound();
+		uint64_t length = bytes_;
 		if (const std::string spare = Take(); !spare.empty()) {
 			s = target()->ReuseWritableFile(f, spare, options, result, dbg);
 			if (!s.ok()) unlink(spare.c_str());
 		}
-		if (!s.ok()) s = target()->NewWritableFile(f, options, result, dbg);
+		if (!s.ok()) {
+			length = 0;
+			s = target()->NewWritableFile(f, options, result, dbg);
+		}
 		if (!s.ok()) return s;
 		auto end = std::make_shared<End>(number);
-		*result = std::make_unique<LogFile>(std::move(*result), f, end, early_);
+		*result = std::make_unique<LogFile>(std::move(*result), f, length, bytes_, end, early_);
 		{
 			std::lock_guard<std::mutex> lock(mutex_);
 			worth_ = end_->written <= end_->syncs * (bytes_ / kSyncs);
@@ -203,7 +220,7 @@ class SpareLogs : public rocksdb::FileSystemWrapper {
 		if (!began_) {
 			began_ = true;
 			RemoveLeft();
-			if (Room()) f = Made();
+			if (most_ > 0 && Room()) f = Made();
 			if (!f.empty() && !Fill(f)) f.clear();
 		} else if (!ready_.empty()) {
 			f = ready_.back();

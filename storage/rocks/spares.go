@@ -26,15 +26,16 @@ const (
 type spareLogs C.fila_spares
 
 // useSpares has a database make its logs from spares where that makes syncs faster: on file systems
-// that write over a file in place. A replica commits without syncs.
+// that write over a file in place. Elsewhere logs are ordinary files, but for their length. A replica
+// commits without syncs.
 func useSpares(o *grocksdb.Options, dir string, p *profile) *spareLogs {
 	var fs unix.Statfs_t
-	if !tuning.Enabled || p.replica || p.noSpace || unix.Statfs(dir, &fs) != nil {
+	if !tuning.Enabled || p.replica {
 		return nil
 	}
-	most := min(int64(p.merge), sparesMost, int64(fs.Blocks)*fs.Bsize/spareShare/spareBytes)
-	if most < 1 || !writesOver(&fs) {
-		return nil
+	most := int64(0)
+	if unix.Statfs(dir, &fs) == nil && writesOver(&fs) {
+		most = min(int64(p.spares), int64(fs.Blocks)*fs.Bsize/spareShare/spareBytes)
 	}
 	path := C.CString(dir)
 	defer C.free(unsafe.Pointer(path))

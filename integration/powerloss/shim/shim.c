@@ -10,9 +10,10 @@
  *   O <inode> <offset> <size>     bytes were written over: this is no log of what was
  *   P <inode> <size>              a spare of so many zeros became a log: it is written
  *                                 over from its beginning, and F says how far
+ *   L <inode> <size> <longer>     a log got a hole at its end, and is written over that
  *
  * Content is not copied: files are only ever appended to (O would tell), or written
- * over zeros (P), so what was synced is a beginning of what is there. What is removed
+ * over zeros (P, L), so what was synced is a beginning of what is there. What is removed
  * gets a second name in the grave first, as the removal may not be durable. The journal
  * outlives SIGKILL as any file does.
  *
@@ -51,7 +52,7 @@ static int (*real_fsync)(int), (*real_fdatasync)(int);
 static int (*real_rename)(const char *, const char *);
 static int (*real_unlink)(const char *);
 static int (*real_link)(const char *, const char *);
-static int (*real_ftruncate)(int, off_t), (*real_fallocate)(int, int, off_t, off_t);
+static int (*real_truncate)(const char *, off_t), (*real_ftruncate)(int, off_t), (*real_fallocate)(int, int, off_t, off_t);
 
 static void *find(const char *name) {
 	void *f = dlsym(RTLD_NEXT, name);
@@ -68,6 +69,7 @@ __attribute__((constructor)) static void begin(void) {
 	real_rename = find("rename");
 	real_unlink = find("unlink");
 	real_link = find("link");
+	real_truncate = find("truncate");
 	real_ftruncate = find("ftruncate");
 	real_fallocate = find("fallocate");
 	dir = getenv("POWERLOSS_DIR");
@@ -111,18 +113,32 @@ static int watched(int fd, struct stat *s) {
 	return found;
 }
 
+static int is_log(const char *name) {
+	size_t n = strlen(name);
+	return n > 4 && strcmp(name + n - 4, ".log") == 0;
+}
+
 /* became notes that a file has a new name: a log that was a spare is written from its
  * beginning. It is called with the lock held. */
 static void became(const struct stat *s, const char *from, const char *to) {
 	static const char spare[] = "fila-spare-";
-	size_t n = strlen(to);
-	int made = strncmp(from, spare, sizeof spare - 1) == 0 && n > 4 && strcmp(to + n - 4, ".log") == 0;
+	int made = strncmp(from, spare, sizeof spare - 1) == 0 && is_log(to);
 	for (unsigned i = 0; i < known_count; i++)
 		if (known[i].inode == s->st_ino) { known[i].spare = made; known[i].written = 0; }
 	if (made) note("P %lu %ld\n", (unsigned long)s->st_ino, (long)s->st_size);
 }
 
-/* wrote notes how far a log that was a spare is written, and returns that, else the size. */
+/* longer notes that a log got a hole at its end. It is called with the lock held. */
+static void longer(const struct stat *s, off_t size) {
+	for (unsigned i = 0; i < known_count; i++)
+		if (known[i].inode == s->st_ino) {
+			if (!known[i].spare) known[i].written = s->st_size;
+			known[i].spare = 1;
+		}
+	note("L %lu %ld %ld\n", (unsigned long)s->st_ino, (long)s->st_size, (long)size);
+}
+
+/* wrote notes how far a log that is written over zeros is written, and returns that, else the size. */
 static off_t wrote(const struct stat *s, off_t upto) {
 	off_t size = s->st_size;
 	pthread_mutex_lock(&lock);
@@ -216,6 +232,20 @@ int ftruncate(int fd, off_t size) {
 }
 
 int ftruncate64(int fd, off_t size) { return ftruncate(fd, size); }
+
+int truncate(const char *path, off_t size) {
+	const char *name = entry(path);
+	if (!name) return real_truncate(path, size);
+	pthread_mutex_lock(&lock);
+	struct stat s;
+	int there = stat(path, &s) == 0, failed = real_truncate(path, size);
+	if (there && !failed && size < s.st_size) note("O %lu %ld %ld\n", (unsigned long)s.st_ino, (long)size, (long)s.st_size);
+	if (there && !failed && size > s.st_size && is_log(name)) longer(&s, size);
+	pthread_mutex_unlock(&lock);
+	return failed;
+}
+
+int truncate64(const char *path, off_t size) { return truncate(path, size); }
 
 int fallocate(int fd, int mode, off_t at, off_t size) {
 	struct stat s;
