@@ -12,8 +12,8 @@ extern "C" {
 typedef struct fila_spares fila_spares;
 
 // Has a database make its logs from spares of a number of bytes each, of which at most that many are
-// ready; 0: none are made. A log has a multiple of these bytes until it is closed. Null: this version of RocksDB cannot, or there can be no further thread. The result has to
-// outlive the database.
+// ready; 0: none are made. A log has a multiple of these bytes until it is closed. Null: this version of
+// RocksDB cannot, or there can be no further thread. The result has to outlive the database.
 fila_spares* fila_spares_use(void* options, const char* dir, size_t bytes, size_t most);
 // Removes the spares. The database must be closed.
 void fila_spares_end(fila_spares* s);
