@@ -170,6 +170,33 @@ func TestALogOpensAfterAnyLossOfPower(t *testing.T) {
 	}
 }
 
+// A log that was closed in order has what was written, whatever its length was before.
+func TestALogThatIsClosedHasNoHole(t *testing.T) {
+	p, err := profileOf(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.spares = 0
+	for _, full := range []profile{p, p.withoutSpace()} {
+		dir := filepath.Join(t.TempDir(), "store")
+		s, err := open(dir, full)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b storage.Batch
+		b.Put(storage.Messages, []byte("key"), []byte("value"))
+		if err := s.Commit(&b, true); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := logBytes(dir); n >= spareBytes {
+			t.Errorf("%d bytes of log are left", n)
+		}
+	}
+}
+
 // A copy of the log, as a backup makes it, ends where something was written.
 func TestACopyOfALogThatIsBeingWrittenIsNotTorn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
