@@ -235,6 +235,13 @@ func (o *output) lines() []string {
 	return strings.Split(strings.TrimRight(o.String(), "\n"), "\n")
 }
 
+// ended returns how many lines have been printed to their end.
+func (o *output) ended() int {
+	o.Lock()
+	defer o.Unlock()
+	return bytes.Count(o.Bytes(), []byte("\n"))
+}
+
 // run runs a command and compares what it prints.
 func (r *reader) run(s step) {
 	r.Helper()
@@ -267,7 +274,7 @@ func (r *reader) run(s step) {
 		case <-time.After(20 * time.Millisecond):
 		}
 		late := time.Now().After(deadline)
-		if interrupted && len(printed.lines()) >= len(want) || late {
+		if interrupted && printed.ended() >= len(want) || late {
 			// To the whole group, as a terminal does.
 			if killed := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); killed != nil && !late {
 				r.Error(killed)
@@ -301,4 +308,12 @@ func TestTheBlocksOfADocumentAreFound(t *testing.T) {
 	if len(commands) != 2 || commands[0].command != "python3 a.py" || !slices.Equal(commands[0].reply, []string{"1"}) || commands[1].reply != nil {
 		t.Errorf("commands are %q", commands)
 	}
+}
+
+// A command is interrupted after the last line of the document, not within it: a program may print a
+// line piece by piece.
+func TestACommandIsInterruptedBetweenLines(t *testing.T) {
+	t.Parallel()
+	r := &reader{T: t, dir: t.TempDir(), env: os.Environ()}
+	r.run(step{command: "echo one; printf 'two '; sleep 0.5; echo three; sleep 60", reply: []string{"one", "two three", "^C"}})
 }
