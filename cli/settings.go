@@ -336,7 +336,7 @@ func schedulerSettings(c *Scheduler) []setting {
 		{
 			name:  "scheduler.body_bytes",
 			value: sized(&c.BodyBytes, 128*mib, 0, 1024*gib),
-			doc:   "Memory for payloads and headers between enqueue and delivery; those that do not fit are read from disk.",
+			doc:   "Memory for payloads and headers between enqueue and delivery; those that do not fit are read from disk. Where it is short, a lease may return fewer messages than are ready, above all large ones.",
 		},
 	}
 }
