@@ -498,8 +498,9 @@ func refillTable(s *speaker) {
 	s.says("OK", "FILA.QUEUE CREATE r")
 	s.says("OK", "FILA.BUDGET SET owing")
 	s.says("-3", "FILA.BUDGET CHARGE owing 3 FORCE")
-	s.says("OK", `FILA.BUDGET SET owing REFILL 10 EVERY "* * * * * *"`) // the debt is paid from it
+	s.says("OK", "FILA.BUDGET SET owing REFILL 10 EVERY @monthly") // the debt is paid from it
 	s.has("balance 7 credited 10", "FILA.BUDGET GET owing")
+	s.says("OK", `FILA.BUDGET SET owing REFILL 10 EVERY "* * * * * *"`)
 	s.id("r x BUDGET owing CHARGE 9") // the next tick suffices, and wakes the consumer
 	d, err := leased(s.run("FILA.LEASE r BLOCK 20000"))
 	if err != nil || len(d) != 1 {
