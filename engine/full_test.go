@@ -203,3 +203,34 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 	store.space.Store(false)
 	bubble(t, cfg, store, ackOne) // a stop of a full store ends although signals are unwritten
 }
+
+// The syncs of a store that refuses writes fail as well, more often than it is reopened. They must not
+// put the next attempt off.
+func TestAStoreThatIsSyncedLaterIsReopened(t *testing.T) {
+	store := storage.NewMemory()
+	cfg := DefaultConfig()
+	cfg.Sync = SyncInterval
+	bubble(t, cfg, store, func(e *Engine) {
+		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+			t.Fatal(err)
+		}
+		store.FailCommits(errors.New("no space"))
+		if err := enqueueTo(t, e, "q"); !errors.Is(err, ErrMisconf) {
+			t.Fatalf("enqueue: %v", err)
+		}
+		<-time.After(10*cfg.SyncInterval + cfg.RetryInterval)
+		store.FailCommits(nil)
+		<-time.After(2 * cfg.RetryInterval)
+		if err := enqueueTo(t, e, "q"); err != nil {
+			t.Errorf("enqueue after the disk has recovered: %v", err)
+		}
+		if err := ask(e, func(tx *Tx) error {
+			if n := tx.Stats().Recoveries; n > 10 {
+				t.Errorf("memory was rebuilt %d times", n)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -62,6 +62,7 @@ type Engine struct {
 	flight      *work         // with the committer; mu guards its tasks
 	held        int64         // bytes that Config.Held was last called with
 
+	readOnly    atomic.Bool              // the store refuses writes and the loop knows, for the committer
 	snapshot    atomic.Pointer[Snapshot] // what Prepare reads on connections
 	durable     atomic.Uint64            // number of the last committed batch, for Prepare
 	listen      func([]Event)            // set before Run
@@ -282,6 +283,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 			e.relieve()
 			repairAt = now.Add(e.cfg.RetryInterval)
 		}
+		e.readOnly.Store(c.health.failed != nil)
 		began := e.Elapsed()
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)

@@ -10,7 +10,8 @@ import (
 
 // commit is the committer's goroutine: it writes batches in order and releases their tasks.
 // After a failed commit it refuses every work until the loop has recovered. With
-// SyncInterval it also syncs the store periodically; a failed sync counts as a failed commit.
+// SyncInterval it also syncs the store periodically; a failed sync counts as a failed commit, except
+// of a store that the loop is about to reopen: each failure would put the next attempt off.
 func (e *Engine) commit() {
 	defer e.events.End()
 	defer e.unconfirmed.End()
@@ -28,7 +29,8 @@ func (e *Engine) commit() {
 			}
 			e.commitWork(w)
 		case <-tick:
-			if err := e.store.Sync(); err != nil {
+			err := e.store.Sync()
+			if known := e.readOnly.Load() && errors.Is(err, storage.ErrReopen); err != nil && !known {
 				e.postFailure(err)
 				e.wakeLoop()
 			}
