@@ -99,15 +99,19 @@ func allocate(name string, bytes int64) error {
 func releaseReserve(path string) bool { return os.Remove(filepath.Join(path, reserveFile)) == nil }
 
 // canOpenFull reports whether opening in the state full may succeed after a probe has failed for
-// lack of space: there is a reserve, and more space is free than at the last failed attempt.
+// lack of space: there is a reserve, or a full store that has given it up, and failed, has a part of
+// its space; and more is free than at the last failed attempt.
 func (s *Store) canOpenFull(probed error) bool {
 	if !isFull(probed) {
 		return false
 	}
+	free := freeSpace(s.path)
 	if _, err := os.Stat(filepath.Join(s.path, reserveFile)); err != nil {
-		return false
+		if part := boundByDisk(s.path, s.p.reserve) / 2; part == 0 || free < part {
+			return false
+		}
 	}
-	return s.tried.Load() == 0 || freeSpace(s.path) >= s.tried.Load()+probeChunk
+	return s.tried.Load() == 0 || free >= s.tried.Load()+probeChunk
 }
 
 // freeSpace returns how many bytes can be written, 0 if that cannot be determined.
@@ -238,6 +242,9 @@ func (s *Store) Relieve() error {
 	if !s.full.Load() {
 		return nil
 	}
+	if s.purged.Swap(false) {
+		s.skip = 0 // there is much less to write than at the last attempt
+	}
 	if s.freed.Load() && s.skipped >= s.skip {
 		s.skipped = 0
 		if err := s.compactFreed(); err != nil {
@@ -258,7 +265,7 @@ func (s *Store) Relieve() error {
 }
 
 // skipMax bounds the back-off of Relieve: after failed compactions it skips at most this many
-// calls.
+// calls, and none after a purge.
 const skipMax = 63
 
 // reopenFull reopens a full store in the state full.
@@ -287,6 +294,7 @@ func (s *Store) recordFreed(d *database, b *storage.Batch) {
 			s.freed.Store(true)
 		}
 		if r.Op == storage.OpDeleteRange && r.Family == storage.Messages {
+			s.purged.Store(true)
 			_ = d.db.DeleteFileInRangeCF(d.families[r.Family], grocksdb.Range{Start: r.Key, Limit: r.Value}) // an optimisation
 		}
 		return nil

@@ -119,6 +119,65 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 	}
 }
 
+// A store that lives in the space of its reserve, and loses that as well, comes back when it has a part
+// of it again: the reserve is not there to be released once more.
+func TestAFullStoreThatHasFailedIsReopenedWithoutAReserve(t *testing.T) {
+	disk := t.TempDir()
+	if err := smalldisk.Mount(disk, 80<<20); err != nil {
+		t.Logf("%v: TestAStartOnAFullDiskServesReads has the injected form", err)
+		return
+	}
+	t.Cleanup(func() {
+		if err := smalldisk.Unmount(disk); err != nil {
+			t.Error(err)
+		}
+	})
+	dir := filepath.Join(disk, "store")
+	s := openWithReserve(t, dir)
+	keys := backlog(t, s, 2000)
+	if err := errors.Join(s.Close(), smalldisk.Fill(disk)); err != nil {
+		t.Fatal(err)
+	}
+	s = openWithReserve(t, dir)
+	if err := smalldisk.Fill(disk); err != nil { // the space of the reserve
+		t.Fatal(err)
+	}
+	var b storage.Batch
+	for err := error(nil); err == nil; err = s.Commit(&b, true) {
+		b.Put(storage.Messages, keys[0], make([]byte, 64<<10))
+	}
+	if err := s.Reopen(); err == nil {
+		t.Fatal("reopened on a disk without any space")
+	}
+	ballast := filepath.Join(disk, "ballast")
+	info, err := os.Stat(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(ballast, info.Size()-reserved*3/4); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Probe(), s.Reopen()); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(s.Full(), storage.ErrFull) {
+		t.Errorf("full: %v", s.Full())
+	}
+	for n := range 3 { // attempts to make space that fail for lack of it
+		empty(t, s, keys[n+1:n+2], false)
+		if err := s.Relieve(); !errors.Is(err, storage.ErrFull) {
+			t.Fatalf("relieved: %v", err)
+		}
+	}
+	empty(t, s, nil, true)
+	for end := time.Now().Add(30 * time.Second); s.Full() != nil; time.Sleep(5 * time.Millisecond) {
+		if err := s.Relieve(); err != nil && time.Now().After(end) {
+			t.Fatalf("nothing was freed: %v", err)
+		}
+	}
+	backlog(t, s, 100)
+}
+
 // empty deletes all messages of queue 1.
 func empty(t *testing.T, s *rocks.Store, keys [][]byte, purging bool) {
 	t.Helper()

@@ -160,7 +160,7 @@ func (i *Inspection) openTorn() *database {
 		case version == storage.ReplicaFormatVersion:
 			rest = "the node cuts it off when it starts, and has the rest in the replicated log"
 		case l.torn():
-			rest = "the broker cuts it off when it starts, and nothing behind was acknowledged"
+			rest = "the broker cuts it off when it starts, and nothing behind was synced"
 		}
 		if rest != "" {
 			i.view = view

@@ -31,6 +31,7 @@ type Store struct {
 	dirty  atomic.Bool // commits exist that are not synced
 	full   atomic.Bool // the state full: commit only what frees space, see full.go
 	freed  atomic.Bool // a commit in the state full deleted something
+	purged atomic.Bool // a commit in the state full deleted a range of messages
 	// Relieve retries a compaction only every skip-th call after one has failed.
 	skip, skipped int
 	tried         atomic.Int64 // free bytes at the last failed attempt to open for writing; 0: none
@@ -223,7 +224,7 @@ func (s *Store) adoptState(o opening) {
 }
 
 // Probe reports whether Reopen could succeed: the disk accepts as much as recovery may write, or
-// the store has a reserve to release. It does not affect running operations.
+// the store has a reserve to release, or the space of one that is released. It does not affect running operations.
 func (s *Store) Probe() error {
 	if err := s.probe(); err != nil && !s.canOpenFull(err) {
 		return fmt.Errorf("reopen: %w", err)
