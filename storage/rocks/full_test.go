@@ -31,6 +31,23 @@ func openWithReserve(t *testing.T, dir string) *rocks.Store {
 	return s
 }
 
+// mount returns a disk of 80 MiB, or "" where none can be mounted:
+// TestAStartOnAFullDiskServesReads has the injected form.
+func mount(t *testing.T) string {
+	t.Helper()
+	disk := t.TempDir()
+	if err := smalldisk.Mount(disk, 80<<20); err != nil {
+		t.Log(err)
+		return ""
+	}
+	t.Cleanup(func() {
+		if err := smalldisk.Unmount(disk); err != nil {
+			t.Error(err)
+		}
+	})
+	return disk
+}
+
 // backlog puts so many messages of 10,000 bytes into queue 1, and returns their keys.
 func backlog(t *testing.T, s *rocks.Store, n int) (keys [][]byte) {
 	t.Helper()
@@ -60,16 +77,10 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 		{"a purge, what is there is in tables", true, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			disk := t.TempDir()
-			if err := smalldisk.Mount(disk, 80<<20); err != nil {
-				t.Logf("%v: TestAStartOnAFullDiskServesReads has the injected form", err)
+			disk := mount(t)
+			if disk == "" {
 				return
 			}
-			t.Cleanup(func() {
-				if err := smalldisk.Unmount(disk); err != nil {
-					t.Error(err)
-				}
-			})
 			dir := filepath.Join(disk, "store")
 			s := openWithReserve(t, dir)
 			if info, err := os.Stat(filepath.Join(dir, "fila-reserve")); err != nil || info.Size() != reserved {
@@ -122,16 +133,10 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 // A store that lives in the space of its reserve, and loses that as well, comes back when it has a part
 // of it again: the reserve is not there to be released once more.
 func TestAFullStoreThatHasFailedIsReopenedWithoutAReserve(t *testing.T) {
-	disk := t.TempDir()
-	if err := smalldisk.Mount(disk, 80<<20); err != nil {
-		t.Logf("%v: TestAStartOnAFullDiskServesReads has the injected form", err)
+	disk := mount(t)
+	if disk == "" {
 		return
 	}
-	t.Cleanup(func() {
-		if err := smalldisk.Unmount(disk); err != nil {
-			t.Error(err)
-		}
-	})
 	dir := filepath.Join(disk, "store")
 	s := openWithReserve(t, dir)
 	keys := backlog(t, s, 2000)

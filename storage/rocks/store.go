@@ -224,7 +224,8 @@ func (s *Store) adoptState(o opening) {
 }
 
 // Probe reports whether Reopen could succeed: the disk accepts as much as recovery may write, or
-// the store has a reserve to release, or the space of one that is released. It does not affect running operations.
+// the store has a reserve to release, or the space of one that is released. It does not affect
+// running operations.
 func (s *Store) Probe() error {
 	if err := s.probe(); err != nil && !s.canOpenFull(err) {
 		return fmt.Errorf("reopen: %w", err)
