@@ -208,7 +208,7 @@ func ask(t *testing.T, c *http.Client, method, url, body string, change func(*ht
 }
 
 func TestTheAdminListenerHasTheCertificatesOfClients(t *testing.T) {
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,7 @@ func TestTheNodePortIsForNodesOfTheClusterOnly(t *testing.T) {
 // refuses starts one more node with an empty disk and waits until it says why it does not become a member.
 func (n *nodes) refuses(what string, args []string, id, want string) {
 	n.t.Helper()
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		n.t.Fatal(err)
 	}

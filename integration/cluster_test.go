@@ -50,7 +50,7 @@ func clusterOf(t *testing.T, dirs map[string]string, args func(id string) []stri
 	n := &nodes{t: t, all: map[string]*harness.Broker{}, peers: map[string]string{}}
 	var peers []string
 	for _, id := range slices.Sorted(maps.Keys(dirs)) {
-		addr, err := harness.FreeAddr()
+		addr, err := harness.Reserve()
 		if err != nil {
 			t.Fatal(err)
 		}

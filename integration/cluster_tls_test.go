@@ -24,7 +24,7 @@ func TestClientsWithTLSFindTheLeader(t *testing.T) {
 			"--tls.cert_file", ca.file("server"), "--tls.key_file", ca.file("server-key"), "--tls.ca_file", ca.file("ca"),
 		}
 		for _, port := range []string{"tls.listen_addr", "cluster.client_tls_addr", "cluster.sentinel_tls_addr"} {
-			addr, err := harness.FreeAddr()
+			addr, err := harness.Reserve()
 			if err != nil {
 				t.Fatal(err)
 			}

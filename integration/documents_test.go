@@ -119,7 +119,7 @@ func follow(t *testing.T, blocks []passage, tutorial bool) {
 	_, port, _ := strings.Cut(addr, ":")
 	r := &reader{T: t, dir: tempDirHere(t), port: port, ids: map[string]string{}}
 	r.outfit()
-	second, err := harness.FreeAddr()
+	second, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (c *common) startTrio(ctx context.Context, args ...string) (t *trio, err er
 		}
 		homes = append(homes, home)
 	}
-	if t.Cluster, err = harness.NewDirectCluster(c.bin, homes, args...); err != nil {
+	if t.Cluster, err = harness.NewDirectCluster(c.bin, homes, harness.Same(args...)); err != nil {
 		return nil, err
 	}
 	t.watch = harness.NewWatch(t.Nodes)

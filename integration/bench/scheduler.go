@@ -134,7 +134,7 @@ func (o *schedule) profile(name string) []string {
 	if !o.pprof {
 		return nil
 	}
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		say("%s: no profiles: %v", name, err)
 		return nil

@@ -29,7 +29,7 @@ type scraper struct {
 
 // scrapeArgs are the arguments of a broker that is scraped at an address of its own.
 func scrapeArgs() (addr string, args []string, err error) {
-	addr, err = harness.FreeAddr()
+	addr, err = harness.Reserve()
 	return addr, []string{"--admin.listen_addr", addr}, err
 }
 

@@ -39,7 +39,7 @@ func newFleet(t *testing.T) *fleet {
 	const size = 3
 	f := &fleet{t: t, ports: map[string][]string{}}
 	addr := func() string {
-		a, err := harness.FreeAddr()
+		a, err := harness.Reserve()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func start(t *testing.T, login [2]string, args ...string) *broker {
 // launch starts the process of a broker, which ends with the test.
 func launch(t *testing.T, args ...string) *broker {
 	t.Helper()
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func cluster(t *testing.T, login [2]string, args ...string) []*broker {
 	t.Helper()
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
-		addr, err := harness.FreeAddr()
+		addr, err := harness.Reserve()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -41,7 +40,7 @@ func New(bin, dir string, args ...string) (*Broker, error) {
 	if _, err := os.Stat(bin); err != nil {
 		return nil, fmt.Errorf("no broker to start (make build makes it): %w", err)
 	}
-	addr, err := FreeAddr()
+	addr, err := Reserve()
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +60,12 @@ func (b *Broker) Data() string { return filepath.Join(b.dir, "data") }
 // Addr returns the listen address, which stays the same across restarts.
 func (b *Broker) Addr() string { return b.addr }
 
+// Log returns the file with what the broker logs, in all of its runs.
+func (b *Broker) Log() string { return filepath.Join(b.dir, logFile) }
+
 // Start starts the process without waiting until it serves; see Ready.
 func (b *Broker) Start() error {
-	log, err := os.OpenFile(filepath.Join(b.dir, logFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(b.Log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,7 @@ func serves(addr string) bool {
 
 // complaint returns the error with which the binary exited at start, or "".
 func (b *Broker) complaint() string {
-	text, err := os.ReadFile(filepath.Join(b.dir, logFile))
+	text, err := os.ReadFile(b.Log())
 	if err != nil {
 		return ""
 	}
@@ -163,20 +165,4 @@ func (b *Broker) end(s syscall.Signal) error {
 		return nil // the error only states that the process was killed
 	}
 	return err
-}
-
-// FreeAddr returns a loopback address that nothing listens on, outside the range of ephemeral
-// ports. Within that range, a client that dials a stopped broker may be assigned the broker's own
-// port, connect to itself and so keep the broker from starting again.
-func FreeAddr() (string, error) {
-	const first, last, tries = 12000, 32000, 100
-	var err error
-	for range tries {
-		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first))
-		var l net.Listener
-		if l, err = net.Listen("tcp", addr); err == nil {
-			return addr, l.Close()
-		}
-	}
-	return "", fmt.Errorf("no free port: %w", err)
 }

@@ -60,7 +60,7 @@ func NewNetwork(listens map[string]string) (*Network, map[string]string, error) 
 	n := &Network{to: listens, cuts: map[way]Cut{}, changed: make(chan struct{}), links: map[*link]bool{}}
 	reached := map[string]string{}
 	for node := range listens {
-		addr, err := FreeAddr()
+		addr, err := Reserve()
 		if err != nil {
 			return nil, nil, errors.Join(err, n.Close())
 		}

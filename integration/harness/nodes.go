@@ -26,9 +26,15 @@ type Cluster struct {
 	Network *Network
 }
 
-// NewCluster prepares a node below each of the homes, which must exist, to be started with args. Nodes
-// are named a, b, c and so on. It starts no process.
-func NewCluster(bin string, homes []string, args ...string) (*Cluster, error) {
+// Arguments are those that a node is started with, by its id.
+type Arguments func(id string) []string
+
+// Same returns the same arguments for all nodes.
+func Same(args ...string) Arguments { return func(string) []string { return args } }
+
+// NewCluster prepares a node below each of the homes, which must exist. Nodes are named a, b, c and so on.
+// It starts no process.
+func NewCluster(bin string, homes []string, args Arguments) (*Cluster, error) {
 	listens, err := listens(homes)
 	if err != nil {
 		return nil, err
@@ -45,8 +51,8 @@ func NewCluster(bin string, homes []string, args ...string) (*Cluster, error) {
 	return c, nil
 }
 
-// NewDirectCluster is NewCluster without a network in between, for measurements.
-func NewDirectCluster(bin string, homes []string, args ...string) (*Cluster, error) {
+// NewDirectCluster is NewCluster without a network in between.
+func NewDirectCluster(bin string, homes []string, args Arguments) (*Cluster, error) {
 	listens, err := listens(homes)
 	if err != nil {
 		return nil, err
@@ -58,7 +64,7 @@ func NewDirectCluster(bin string, homes []string, args ...string) (*Cluster, err
 func listens(homes []string) (map[string]string, error) {
 	all := map[string]string{}
 	for i := range homes {
-		addr, err := FreeAddr()
+		addr, err := Reserve()
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +76,7 @@ func listens(homes []string) (map[string]string, error) {
 // idOf returns the name of a node.
 func idOf(i int) string { return string(rune('a' + i)) }
 
-func newCluster(bin string, homes []string, listens, reached map[string]string, args []string) (*Cluster, error) {
+func newCluster(bin string, homes []string, listens, reached map[string]string, args Arguments) (*Cluster, error) {
 	var peers []string
 	for i := range homes {
 		peers = append(peers, idOf(i)+"="+reached[idOf(i)])
@@ -80,7 +86,7 @@ func newCluster(bin string, homes []string, listens, reached map[string]string, 
 		id := idOf(i)
 		b, err := New(bin, home, append([]string{
 			"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ","), "--cluster.listen_addr", listens[id],
-		}, args...)...)
+		}, args(id)...)...)
 		if err != nil {
 			return nil, err
 		}
@@ -136,8 +142,8 @@ func (c *Cluster) Others(id string) (all []*Node) {
 	return all
 }
 
-// Log returns the file with what the node logs.
-func (n *Node) Log() string { return filepath.Join(n.Home, logFile) }
+// Port returns the address of the node port, at which the node listens for others.
+func (n *Node) Port() string { return n.port }
 
 // ClusterPath returns the directory of the replicated log.
 func (n *Node) ClusterPath() string { return n.Data() + "-cluster" }

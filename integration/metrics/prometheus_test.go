@@ -158,11 +158,11 @@ func aNode(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := harness.NewDirectCluster(bin, []string{t.TempDir(), t.TempDir(), t.TempDir()})
+	c, err := harness.NewDirectCluster(bin, []string{t.TempDir(), t.TempDir(), t.TempDir()}, harness.Same())
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func prometheus(t *testing.T, targets []string, options ...string) string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,11 +328,11 @@ func sought(t *testing.T, native bool) map[string]error {
 func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 	knows, version := knowsNativeHistograms(t)
 	certificate, key := selfSigned(t)
-	secure, err := harness.FreeAddr()
+	secure, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func startFilaNodes(ctx context.Context, r *run) (*running, error) {
 		}
 		homes = append(homes, home)
 	}
-	c, err := harness.NewDirectCluster(r.bin, homes)
+	c, err := harness.NewDirectCluster(r.bin, homes, harness.Same())
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ type place struct {
 
 // newPlace creates a directory of that name below the run's.
 func newPlace(root, name string) (place, error) {
-	addr, err := harness.FreeAddr()
+	addr, err := harness.Reserve()
 	if err != nil {
 		return place{}, err
 	}

@@ -99,7 +99,7 @@ func (n *nodes) prepare(dir string) error {
 		args = append(args, "--cluster.election_ms", fmt.Sprint(n.election.Milliseconds()))
 	}
 	var err error
-	n.cluster, err = harness.NewCluster(n.bin, homes, args...)
+	n.cluster, err = harness.NewCluster(n.bin, homes, harness.Same(args...))
 	if err != nil {
 		return err
 	}

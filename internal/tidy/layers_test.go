@@ -13,7 +13,7 @@ type layer struct {
 	tests []string // additional imports of its tests
 }
 
-// layers is the import table. A package that is missing here fails the test, so that adding one is
+// layers is the import table. All tests may import internal/testkit. A package that is missing here fails the test, so that adding one is
 // a decision.
 func layers() map[string]layer {
 	return map[string]layer{
@@ -97,13 +97,13 @@ func layers() map[string]layer {
 		// Breaks one promise of a binary built for tests.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
-		"integration":    {tests: []string{"integration/harness", "internal/otlptest", "internal/proc", "internal/smalldisk"}},
+		"integration":    {tests: []string{"integration/harness", "integration/kit", "internal/otlptest", "internal/proc", "internal/smalldisk"}},
 		// Each client library runs the same tests; those in Go are in a separate module.
-		"integration/clients":    {tests: []string{"integration/harness"}},
+		"integration/clients":    {tests: []string{"integration/harness", "integration/kit"}},
 		"integration/clients/go": {},
 		"integration/systems":    {},
 		// The commands of the binary, as they are typed.
-		"integration/cmdline": {tests: []string{"integration/harness", "internal/client"}},
+		"integration/cmdline": {tests: []string{"integration/harness", "integration/kit", "internal/client"}},
 		// Modules of their own, that frameworks of other people import: nothing of Fila is in them.
 		"adapters/go":          {},
 		"adapters/gocloud":     {},
@@ -111,10 +111,11 @@ func layers() map[string]layer {
 		"examples/go/producer": {},
 		"examples/go/worker":   {},
 		// Drives the dashboard in a browser, from a separate module.
-		"integration/dashboard": {tests: []string{"integration/harness", "internal/client"}},
-		"integration/metrics":   {tests: []string{"integration/harness"}},
+		"integration/dashboard": {tests: []string{"integration/harness", "integration/kit", "internal/client"}},
+		"integration/metrics":   {tests: []string{"integration/harness", "integration/kit"}},
 		// Programs that demonstrate or measure a running broker from outside; they share its start.
 		"integration/harness": {},
+		"integration/kit":     {may: []string{"integration/harness", "internal/testkit"}},
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
 		"integration/bench":   {may: []string{"integration/harness", "internal/bench", "internal/proc", "internal/progress"}},
 		// A separate module, so that Fila does not depend on the systems under comparison.
@@ -127,6 +128,8 @@ func layers() map[string]layer {
 		// Damages stores, and locates the deletions in them.
 		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}},
 		"internal/tidy":      {},
+		// What tests wait with.
+		"internal/testkit": {},
 	}
 }
 
@@ -173,7 +176,7 @@ func layering(s source) []string {
 		switch {
 		case internal && ours == s.pkg(): // its own external test
 		case internal && slices.Contains(l.may, ours):
-		case internal && s.test() && slices.Contains(l.tests, ours):
+		case internal && s.test() && (ours == "internal/testkit" || slices.Contains(l.tests, ours)):
 		case internal:
 			complaints = append(complaints, fmt.Sprintf("%s: %s may not import %s", s.path, s.pkg(), ours))
 		default:
@@ -203,6 +206,7 @@ func TestTheTableOfLayersIsHeldTo(t *testing.T) {
 	wantBreach(t, layering(in("internal/command/scan.go", module+"/engine")), "may not import engine")
 	wantBreach(t, layering(in("internal/events/hub.go", module+"/internal/command")), "may not import internal/command")
 	wantBreach(t, layering(in("integration/kill_test.go", module+"/storage")), "may not import storage")
+	wantBreach(t, layering(in("engine/queue.go", module+"/internal/testkit")), "may not import internal/testkit")
 	wantBreach(t, layering(in("engine/queue.go", "github.com/tidwall/redcon")), "only resp")
 	wantBreach(t, layering(in("storage/memory.go", "github.com/linxGnu/grocksdb")), "only storage/rocks")
 	wantBreach(t, layering(in("engine/hook.go", "github.com/yuin/gopher-lua/parse")), "only scripting")

@@ -1,0 +1,77 @@
+package kit
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/internal/testkit"
+)
+
+// Cluster is the nodes of a cluster, which end with the test.
+type Cluster struct {
+	*harness.Cluster
+
+	tb testing.TB
+}
+
+// Homes returns a directory of the test for each of so many nodes.
+func Homes(tb testing.TB, count int) []string {
+	tb.Helper()
+	homes := make([]string, count)
+	for i := range homes {
+		homes[i] = tb.TempDir()
+	}
+	return homes
+}
+
+// ServeNodes starts three nodes and waits until they serve. They reach each other directly.
+func ServeNodes(tb testing.TB, args ...string) *Cluster {
+	tb.Helper()
+	return ServeNodesIn(tb, Homes(tb, 3), harness.Same(args...))
+}
+
+// ServeNodesIn is ServeNodes with the directory of each node, and arguments by node.
+func ServeNodesIn(tb testing.TB, homes []string, args harness.Arguments) *Cluster {
+	tb.Helper()
+	nodes, err := harness.NewDirectCluster(Binary(tb), homes, args)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	c := &Cluster{nodes, tb}
+	for _, n := range c.Nodes {
+		ends(tb, "node "+n.ID, n.Broker)
+	}
+	if err := c.Start(testkit.Context(tb)); err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// leads is the log line of a node that has taken over.
+var leads = regexp.MustCompile(`"term":(\d+)[^\n]*"this node leads the cluster"`) //nolint:gochecknoglobals // a compiled constant
+
+// Leader returns the node that has begun to lead last, by what the nodes log.
+func (c *Cluster) Leader() *harness.Node {
+	c.tb.Helper()
+	var leader *harness.Node
+	newest := 0
+	for _, n := range c.Nodes {
+		for _, m := range leads.FindAllStringSubmatch(Log(c.tb, n.Broker), -1) {
+			if term, err := strconv.Atoi(m[1]); err == nil && term > newest {
+				leader, newest = n, term
+			}
+		}
+	}
+	if leader == nil {
+		c.tb.Fatal("no node leads")
+	}
+	return leader
+}
+
+// Follower returns a node other than the leader.
+func (c *Cluster) Follower() *harness.Node {
+	c.tb.Helper()
+	return c.Others(c.Leader().ID)[0]
+}

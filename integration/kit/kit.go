@@ -1,0 +1,186 @@
+// Package kit has what tests of the running binary share: starting it, alone or as the nodes of a cluster,
+// and speaking to it. It is package harness for tests: what goes wrong fails the test, and what is started
+// ends with it. Waiting is package testkit's.
+package kit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/internal/testkit"
+)
+
+// Binary returns the broker to test, see [harness.Binary].
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	bin, err := harness.Binary(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return bin
+}
+
+// Reserve returns an address for a server to listen on, see [harness.Reserve].
+func Reserve(tb testing.TB) string {
+	tb.Helper()
+	addr, err := harness.Reserve()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return addr
+}
+
+// Prepare returns a broker with its data below a directory of the test. It starts no process. At the end of
+// the test a running one must stop in order, and it must never have panicked.
+func Prepare(tb testing.TB, args ...string) *harness.Broker {
+	tb.Helper()
+	return PrepareIn(tb, tb.TempDir(), args...)
+}
+
+// PrepareIn is Prepare with the directory.
+func PrepareIn(tb testing.TB, dir string, args ...string) *harness.Broker {
+	tb.Helper()
+	b, err := harness.New(Binary(tb), dir, args...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ends(tb, "the broker", b)
+	return b
+}
+
+// Serve starts a broker and waits until it serves. It keeps its address when it is killed and started again.
+func Serve(tb testing.TB, args ...string) *harness.Broker {
+	tb.Helper()
+	b := Prepare(tb, args...)
+	Start(tb, b)
+	return b
+}
+
+// Start starts a broker that does not run, and waits until it serves.
+func Start(tb testing.TB, b *harness.Broker) {
+	tb.Helper()
+	if err := b.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	Ready(tb, b)
+}
+
+// Ready waits until a broker that was started serves.
+func Ready(tb testing.TB, b *harness.Broker) {
+	tb.Helper()
+	if err := b.Ready(testkit.Context(tb)); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Log returns what a broker has logged.
+func Log(tb testing.TB, b *harness.Broker) string {
+	tb.Helper()
+	text, err := os.ReadFile(b.Log())
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // never started
+		tb.Error(err)
+	}
+	return string(text)
+}
+
+// ends sees to the end of a broker, after that of the test.
+func ends(tb testing.TB, name string, b *harness.Broker) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			tb.Errorf("%s did not stop in order: %v", name, err)
+		}
+		log := Log(tb, b)
+		if tb.Failed() || strings.Contains(log, "panic") || strings.Contains(log, `"level":"fatal"`) {
+			tb.Errorf("the log of %s:\n%s", name, log[max(0, len(log)-10_000):])
+		}
+	})
+}
+
+// Connect returns a client of go-redis that repeats no command and waits for blocked ones.
+func Connect(tb testing.TB, addr string, protocol int) *redis.Client {
+	tb.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, Protocol: protocol, MaxRetries: -1,
+		DialTimeout: testkit.Patience(), ReadTimeout: testkit.Patience(), WriteTimeout: testkit.Patience(), PoolTimeout: testkit.Patience(),
+	})
+	tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Dial returns a connection without a client library. Its reads and writes fail when Patience has passed.
+func Dial(tb testing.TB, addr string) *net.TCPConn {
+	tb.Helper()
+	c, err := new(net.Dialer).DialContext(testkit.Context(tb), "tcp", addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	deadline, _ := testkit.Context(tb).Deadline()
+	if err := c.SetDeadline(deadline); err != nil {
+		tb.Fatal(err)
+	}
+	return c.(*net.TCPConn)
+}
+
+// Doer sends commands: a client of go-redis of any kind.
+type Doer interface {
+	Do(ctx context.Context, args ...any) *redis.Cmd
+}
+
+// Do sends a command that must not be refused, and returns its reply; nil is one.
+func Do(tb testing.TB, c Doer, args ...any) any {
+	tb.Helper()
+	reply, err := c.Do(tb.Context(), args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		tb.Fatalf("%.200q: %v", args, err)
+	}
+	return reply
+}
+
+// Mapped converts a reply that is a map in RESP3 and a flat array in RESP2.
+func Mapped(tb testing.TB, reply any) map[string]any {
+	tb.Helper()
+	m := map[string]any{}
+	switch reply := reply.(type) {
+	case map[any]any:
+		for k, v := range reply {
+			m[fmt.Sprint(k)] = v
+		}
+	case []any:
+		for i := 0; i+1 < len(reply); i += 2 {
+			m[fmt.Sprint(reply[i])] = reply[i+1]
+		}
+	default:
+		tb.Fatalf("%v is no map", reply)
+	}
+	return m
+}
+
+// Stats returns the statistics of a queue.
+func Stats(tb testing.TB, c Doer, queue string) map[string]any {
+	tb.Helper()
+	return Mapped(tb, Do(tb, c, "FILA.STATS", queue))
+}
+
+// WantStats waits until the statistics of a queue have these values.
+func WantStats(tb testing.TB, c Doer, queue string, want map[string]int64) {
+	tb.Helper()
+	testkit.EventuallyEqual(tb, "the statistics of "+queue, want, func() map[string]int64 {
+		got := map[string]int64{}
+		for name, value := range Stats(tb, c, queue) {
+			if _, wanted := want[name]; wanted {
+				got[name], _ = value.(int64)
+			}
+		}
+		return got
+	})
+}

@@ -1,0 +1,74 @@
+package testkit
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// recorder is a test that may fail without failing the one that looks.
+type recorder struct {
+	testing.TB
+
+	failed string
+}
+
+func (r *recorder) Helper() {}
+func (r *recorder) Fatalf(format string, _ ...any) {
+	r.failed = format
+	panic(r)
+}
+
+// fails reports whether a function failed its test.
+func fails(f func(tb testing.TB)) (failed bool) {
+	r := &recorder{}
+	defer func() { failed = recover() == r }()
+	f(r)
+	return false
+}
+
+func TestEventuallyWaitsForWhatIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		Eventually(t, "a minute has passed", func() bool { return time.Since(began) >= time.Minute })
+		if late := time.Since(began) - time.Minute; late > lastLook {
+			t.Errorf("seen %v late", late)
+		}
+	})
+}
+
+func TestWhatNeverHappensFails(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		began := time.Now()
+		if !fails(func(tb testing.TB) { Eventually(tb, "no is yes", func() bool { return false }) }) {
+			t.Error("Eventually did not fail")
+		}
+		if !fails(func(tb testing.TB) { EventuallyEqual(tb, "one", 2, func() int { return 1 }) }) {
+			t.Error("EventuallyEqual did not fail")
+		}
+		if !fails(func(tb testing.TB) { Receive(tb, "a value arrives", make(chan int)) }) {
+			t.Error("Receive did not fail")
+		}
+		if took := time.Since(began); took < 3*Patience() {
+			t.Errorf("gave up after %v", took)
+		}
+	})
+}
+
+func TestOneVariableScalesPatience(t *testing.T) {
+	t.Setenv(patienceVariable, "2.5")
+	if got := Patience(); got != 5*time.Minute {
+		t.Errorf("got %v", got)
+	}
+	for _, wrong := range []string{"", "0", "-1", "long", "NaN"} {
+		t.Setenv(patienceVariable, wrong)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%q is taken", wrong)
+				}
+			}()
+			Patience()
+		}()
+	}
+}
