@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestPipelineIsOneHandleAndAnsweredInOrder(t *testing.T) {
@@ -29,11 +31,11 @@ func TestReadyRepliesAreNotHeldBackByPendingOnes(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, nil)
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	c.send("PING\r\nWAIT\r\nPING\r\nWAIT\r\nECHO y\r\n")
 	c.want("+PONG\r\n")
-	first, second := await(t, "wait", h.waits), await(t, "wait", h.waits)
+	first, second := testkit.Receive(t, "the command waits", h.waits), testkit.Receive(t, "the command waits", h.waits)
 	s.release(second) // out of order: must change nothing
 	c.send("PING\r\n")
 	s.release(first)
@@ -58,12 +60,12 @@ func TestFullWindowStopsTheReader(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, func(c *Config) { c.WindowMax = 3 })
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	c.send(strings.Repeat("WAIT\r\n", 8))
 	var replies []*testReply
 	for range 3 {
-		replies = append(replies, await(t, "wait", h.waits))
+		replies = append(replies, testkit.Receive(t, "the command waits", h.waits))
 	}
 	if n := s.c.Pending(); n != 3 || len(h.waits) != 0 {
 		t.Fatal("pending:", n, "more:", len(h.waits))
@@ -72,7 +74,7 @@ func TestFullWindowStopsTheReader(t *testing.T) {
 		s.release(replies[i])
 		c.want("+WAITED\r\n")
 		if len(replies) < 8 {
-			replies = append(replies, await(t, "wait", h.waits))
+			replies = append(replies, testkit.Receive(t, "the command waits", h.waits))
 		}
 	}
 	// Three of a time never became more.
@@ -85,10 +87,10 @@ func TestFinishedBytesStopTheReader(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, nil)
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	c.send("WAIT\r\n")
-	r := await(t, "wait", h.waits)
+	r := testkit.Receive(t, "the command waits", h.waits)
 	const n = 40
 	body := strings.Repeat("x", 64<<10)
 	go func() {
@@ -96,7 +98,7 @@ func TestFinishedBytesStopTheReader(t *testing.T) {
 			_, _ = fmt.Fprintf(c.Conn, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", len(body), body)
 		}
 	}()
-	eventually(t, func() bool { return s.c.QueuedBytes() >= windowBytesMax })
+	testkit.Eventually(t, "the reply queue is full", func() bool { return s.c.QueuedBytes() >= windowBytesMax })
 	if q := s.c.QueuedBytes(); q > windowBytesMax+1<<20 {
 		t.Fatal("queued:", q)
 	}
@@ -123,17 +125,17 @@ func TestDepartureIsNoticedWhileAReplyIsPending(t *testing.T) {
 			h := newTestHandler()
 			_, addr := startServer(t, h, nil)
 			cl := dial(t, addr)
-			s := await(t, "open", h.sessions)
+			s := testkit.Receive(t, "the connection opens", h.sessions)
 			h.sessions <- s
 			cl.send("WAITFRAIL\r\n" + c.more)
-			r := await(t, "wait", h.waits)
+			r := testkit.Receive(t, "the command waits", h.waits)
 			c.leave(cl.Conn.(*net.TCPConn))
-			await(t, "Gone", s.gone)
+			testkit.Receive(t, "Gone is called", s.gone)
 			if r.drops.Load() != 0 {
 				t.Fatal("dropped before it was ready")
 			}
 			s.release(r)
-			await(t, "Drop", r.left)
+			testkit.Receive(t, "Drop is called", r.left)
 			if r.sent.Load() {
 				t.Fatal("a perishable reply was rendered for a client that has left")
 			}
@@ -145,18 +147,18 @@ func TestHalfClosedClientGetsItsAnswers(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, nil)
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	c.send("PING\r\nWAIT\r\nWAITFRAIL\r\nECHO z\r\n")
-	r, frail := await(t, "wait", h.waits), await(t, "wait", h.waits)
+	r, frail := testkit.Receive(t, "the command waits", h.waits), testkit.Receive(t, "the command waits", h.waits)
 	if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "Gone", s.gone)
+	testkit.Receive(t, "Gone is called", s.gone)
 	s.release(r)
 	s.release(frail)
 	c.wantEnd("+PONG\r\n+WAITED\r\n$1\r\nz\r\n")
-	await(t, "Drop", frail.left)
+	testkit.Receive(t, "Drop is called", frail.left)
 	if r.drops.Load() != 0 {
 		t.Fatal("a delivered reply was dropped")
 	}
@@ -166,22 +168,22 @@ func TestEveryUndeliveredReplyIsDroppedOnce(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, nil)
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	c.send(strings.Repeat("WAIT\r\n", 50))
 	var replies []*testReply
 	for range 50 {
-		replies = append(replies, await(t, "wait", h.waits))
+		replies = append(replies, testkit.Receive(t, "the command waits", h.waits))
 	}
 	s.c.Close()
-	await(t, "Gone", s.gone)
+	testkit.Receive(t, "Gone is called", s.gone)
 	for _, r := range replies {
 		s.release(r)
 	}
 	for _, r := range replies {
-		await(t, "Drop", r.left)
+		testkit.Receive(t, "Drop is called", r.left)
 	}
-	eventually(t, func() bool { return s.c.Pending() == 0 })
+	testkit.Eventually(t, "no reply is pending", func() bool { return s.c.Pending() == 0 })
 	for _, r := range replies {
 		// One that was rendered already, for a write that then failed, is dropped too.
 		if n := r.drops.Load(); n != 1 {
@@ -197,11 +199,11 @@ func TestProtocolErrorComesBehindEverythingBeforeIt(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, nil)
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	c.send("PING\r\nWAIT\r\nECHO q\r\n*1\r\n:9\r\nPING\r\n")
-	r := await(t, "wait", h.waits)
-	await(t, "Gone", s.gone)
+	r := testkit.Receive(t, "the command waits", h.waits)
+	testkit.Receive(t, "Gone is called", s.gone)
 	s.release(r)
 	c.wantEnd("+PONG\r\n+WAITED\r\n$1\r\nq\r\n-ERR Protocol error: expected '$', got ':'\r\n")
 }
@@ -285,25 +287,25 @@ func TestPushAsync(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, func(c *Config) { c.OutputBytesMax = 1 << 20 })
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	if !s.c.PushAsync([]byte(">1\r\n+a\r\n")) {
 		t.Fatal("not taken")
 	}
 	c.want(">1\r\n+a\r\n")
 	c.send("WAIT\r\n")
-	r := await(t, "wait", h.waits)
-	eventually(t, func() bool { return s.c.Pending() == 1 })
+	r := testkit.Receive(t, "the command waits", h.waits)
+	testkit.Eventually(t, "one reply is pending", func() bool { return s.c.Pending() == 1 })
 	// A reply that is not ready holds back the replies behind it and nothing else.
 	s.c.PushAsync([]byte(">1\r\n+b\r\n"))
 	c.want(">1\r\n+b\r\n")
 	c.send("PING\r\n")
-	eventually(t, func() bool { return s.c.Pending() == 2 })
+	testkit.Eventually(t, "two replies are pending", func() bool { return s.c.Pending() == 2 })
 	s.c.PushAsync([]byte(">1\r\n+c\r\n"))
 	c.want(">1\r\n+c\r\n")
 	s.release(r)
 	c.want("+WAITED\r\n+PONG\r\n")
-	eventually(t, func() bool { return s.c.QueuedBytes() == 0 && s.c.Pending() == 0 })
+	testkit.Eventually(t, "all replies are written", func() bool { return s.c.QueuedBytes() == 0 && s.c.Pending() == 0 })
 }
 
 // What a reply's Append sets going comes behind that reply, also where the reply
@@ -337,7 +339,7 @@ func TestPushAsyncCutsOffWhoDoesNotRead(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, func(c *Config) { c.OutputBytesMax = limit })
 	c := dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	chunk := []byte(strings.Repeat("x", 1<<10))
 	for range 3 * limit / len(chunk) { // in step with the reader: never too much
@@ -346,7 +348,7 @@ func TestPushAsyncCutsOffWhoDoesNotRead(t *testing.T) {
 		}
 		c.want(string(chunk))
 	}
-	eventually(t, func() bool { return s.c.QueuedBytes() == 0 })
+	testkit.Eventually(t, "everything queued is written", func() bool { return s.c.QueuedBytes() == 0 })
 	var taken, held int64
 	for s.c.PushAsync(chunk) {
 		taken++
@@ -355,7 +357,7 @@ func TestPushAsyncCutsOffWhoDoesNotRead(t *testing.T) {
 	if held > limit || taken < limit>>10 {
 		t.Errorf("%d bytes were held, %d chunks taken", held, taken)
 	}
-	await(t, "Gone", s.gone)
+	testkit.Receive(t, "Gone is called", s.gone)
 	if s.c.PushAsync(chunk) {
 		t.Error("taken by a connection that is closed")
 	}
@@ -376,7 +378,7 @@ func TestPanicsEndTheirConnectionOnly(t *testing.T) {
 		c := dial(t, addr)
 		c.send(in)
 		if strings.Contains(in, "WAIT") {
-			r := await(t, "wait", h.waits)
+			r := testkit.Receive(t, "the command waits", h.waits)
 			r.ready.Store(true)
 			for _, conn := range s.Conns() {
 				conn.Wake()
@@ -384,7 +386,7 @@ func TestPanicsEndTheirConnectionOnly(t *testing.T) {
 		}
 		_, _ = io.ReadAll(c.r) // ends, by a reset or not
 	}
-	eventually(t, func() bool { return s.Stats().Current == 1 })
+	testkit.Eventually(t, "one connection is left", func() bool { return s.Stats().Current == 1 })
 	other.send("ECHO alive\r\n")
 	other.want("$5\r\nalive\r\n")
 	for _, want := range []string{`"panic":"handle"`, `"panic":"append"`, `"panic":"gone"`, "testSession"} {
@@ -409,7 +411,7 @@ func TestConnTellsAboutItself(t *testing.T) {
 	c.send("PING\r\n")
 	c.want("+PONG\r\n")
 	conn := s.Conns()[0]
-	eventually(t, func() bool { return conn.Pending() == 0 }) // its counters are written
+	testkit.Eventually(t, "no reply is pending", func() bool { return conn.Pending() == 0 }) // its counters are written
 	if conn.ID() != 1 || conn.Proto() != 2 || conn.RemoteAddr().String() != c.LocalAddr().String() || conn.LocalAddr().String() != addr {
 		t.Fatal(conn.ID(), conn.Proto(), conn.RemoteAddr(), conn.LocalAddr())
 	}
@@ -429,7 +431,7 @@ func TestConnTellsAboutItself(t *testing.T) {
 	}
 	_, _ = io.ReadAll(c.r)
 	dial(t, addr).send("PING\r\n")
-	if again := await(t, "open", h.sessions); again.c.ID() != 1 {
+	if again := testkit.Receive(t, "the connection opens", h.sessions); again.c.ID() != 1 {
 		t.Fatal(again.c.ID())
 	} else {
 		h.sessions <- again

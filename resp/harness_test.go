@@ -5,16 +5,13 @@ import (
 	"context"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
-)
 
-// patience is how long a test waits for what must happen soon.
-const patience = 10 * time.Second
+	"github.com/faisca/fila/internal/testkit"
+)
 
 // testReply becomes ready when it is told to.
 type testReply struct {
@@ -182,11 +179,7 @@ func startServer(tb testing.TB, h *testHandler, change func(*Config)) (*Server, 
 		if err := <-served; err != nil {
 			tb.Error("serve:", err)
 		}
-		select {
-		case <-s.empty:
-		case <-time.After(patience):
-			tb.Error("connections are left")
-		}
+		testkit.Receive(tb, "no connection is left", s.empty)
 		close(h.sessions)
 		for session := range h.sessions {
 			if n := session.goes.Load(); n != 1 {
@@ -242,28 +235,6 @@ func (c *client) wantEnd(s string) {
 	got, err := io.ReadAll(c.r)
 	if string(got) != s || err != nil {
 		c.t.Fatalf("got %.200q %v, want %.200q and the end", got, err, s)
-	}
-}
-
-// await waits for a channel to be closed or to deliver.
-func await[T any](tb testing.TB, what string, ch <-chan T) (v T) {
-	tb.Helper()
-	select {
-	case v = <-ch:
-	case <-time.After(patience):
-		buf := make([]byte, 1<<16)
-		tb.Fatalf("%s did not happen\n%s", what, buf[:runtime.Stack(buf, true)])
-	}
-	return v
-}
-
-// eventually polls what another goroutine is about to do.
-func eventually(tb testing.TB, done func() bool) {
-	tb.Helper()
-	for end := time.Now().Add(patience); !done(); runtime.Gosched() {
-		if time.Now().After(end) {
-			tb.Fatal("did not happen")
-		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestIdleConnectionsAreSmall(t *testing.T) {
@@ -33,7 +35,7 @@ func idleBytes(tb testing.TB, n int) int64 {
 	for range n - 1 {
 		bareClient(tb, addr)
 	}
-	eventually(tb, func() bool { return s.Stats().BytesOut == uint64(n*7*20) }) //nolint:gosec // small
+	testkit.Eventually(tb, "all replies are sent", func() bool { return s.Stats().BytesOut == uint64(n*7*20) }) //nolint:gosec // small
 	grown := heap() - before
 	runtime.KeepAlive(warm)
 	return grown / int64(n-1)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // Clients that each send a long command take no more memory together than there is a
@@ -15,7 +17,7 @@ func TestLongCommandsOfAllClientsAreBounded(t *testing.T) {
 	echo := fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n", long)
 	first := dial(t, addr)
 	first.send(echo + strings.Repeat("a", long-1))
-	eventually(t, func() bool { return s.pools.received.Load() >= long-1 })
+	testkit.Eventually(t, "the long command has arrived except for its end", func() bool { return s.pools.received.Load() >= long-1 })
 	second := dial(t, addr)
 	second.send(echo + strings.Repeat("b", long-1))
 	second.wantEnd("-OOM " + errInputMemory.Error() + "\r\n")
@@ -24,5 +26,5 @@ func TestLongCommandsOfAllClientsAreBounded(t *testing.T) {
 	third.want("+PONG\r\n")
 	first.send("a\r\n")
 	first.want(fmt.Sprintf("$%d\r\n%s\r\n", long, strings.Repeat("a", long)))
-	eventually(t, func() bool { return s.pools.received.Load() == 0 })
+	testkit.Eventually(t, "the memory of the command is free again", func() bool { return s.pools.received.Load() == 0 })
 }

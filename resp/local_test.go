@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // serveLocal serves a local connection of a user and returns the other end.
@@ -49,7 +51,7 @@ func TestLocalConnectionsTakeNoPlacesOfClients(t *testing.T) {
 	late, session := serveLocal(t, h, s, "")
 	late.send("QUIT\r\n")
 	late.wantEnd("+OK\r\n")
-	await(t, "the end", session.gone)
+	testkit.Receive(t, "the session ends", session.gone)
 	dial(t, addr).wantEnd(tooManyClients) // the end of a local one makes no room for others
 }
 

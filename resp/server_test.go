@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestNewServerRefusesWhatCannotWork(t *testing.T) {
@@ -76,7 +78,7 @@ func TestTooManyClientsAreTold(t *testing.T) {
 		t.Fatalf("%+v", st)
 	}
 	_ = a.Close()
-	eventually(t, func() bool { return s.Stats().Current == 1 })
+	testkit.Eventually(t, "one connection is left", func() bool { return s.Stats().Current == 1 })
 	c := dial(t, addr)
 	c.send("PING\r\n")
 	c.want("+PONG\r\n")
@@ -89,13 +91,13 @@ func TestShutdownWritesWhatIsPending(t *testing.T) {
 	quiet.send("PING\r\n")
 	quiet.want("+PONG\r\n")
 	busy.send("WAIT\r\nWAITFRAIL\r\nECHO x\r\n")
-	first, second := await(t, "wait", h.waits), await(t, "wait", h.waits)
+	first, second := testkit.Receive(t, "the command waits", h.waits), testkit.Receive(t, "the command waits", h.waits)
 	done := make(chan error, 1)
 	go func() { done <- s.Shutdown(context.WithoutCancel(t.Context())) }()
 	quiet.wantEnd("")
 	for range 2 { // both sessions are told
-		session := await(t, "open", h.sessions)
-		await(t, "Gone", session.gone)
+		session := testkit.Receive(t, "the connection opens", h.sessions)
+		testkit.Receive(t, "Gone is called", session.gone)
 		h.sessions <- session
 	}
 	first.ready.Store(true)
@@ -105,7 +107,7 @@ func TestShutdownWritesWhatIsPending(t *testing.T) {
 	}
 	// The client is there: perishable replies are good for it.
 	busy.wantEnd("+WAITED\r\n+WAITED\r\n$1\r\nx\r\n")
-	if err := await(t, "shutdown", done); err != nil {
+	if err := testkit.Receive(t, "Shutdown returns", done); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr); err == nil {
@@ -118,7 +120,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	s, addr := startServer(t, h, nil)
 	c := dial(t, addr)
 	c.send("PING\r\nWAIT\r\n")
-	r := await(t, "wait", h.waits)
+	r := testkit.Receive(t, "the command waits", h.waits)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Shutdown(ctx); !errors.Is(err, context.Canceled) {
@@ -129,7 +131,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 	for _, conn := range s.Conns() {
 		conn.Wake()
 	}
-	await(t, "Drop", r.left)
+	testkit.Receive(t, "Drop is called", r.left)
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
@@ -146,7 +148,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	c.send("PING\r\n")
 	c.want("+PONG\r\n")
 	cancel()
-	if err := await(t, "serve", served); !errors.Is(err, context.Canceled) {
+	if err := testkit.Receive(t, "Serve returns", served); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	c.wantEnd("")
@@ -185,7 +187,7 @@ func TestAcceptingGoesOnAfterErrors(t *testing.T) {
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := await(t, "serve", served); err != nil {
+	if err := testkit.Receive(t, "Serve returns", served); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -222,7 +224,7 @@ func TestDeclaredIsNotAllocated(t *testing.T) {
 		cl.send("*1\r\n$33554432\r\n0123456789")
 		clients = append(clients, cl)
 	}
-	eventually(t, func() bool { return s.Stats().BytesIn > 50*20 })
+	testkit.Eventually(t, "all commands have arrived", func() bool { return s.Stats().BytesIn > 50*20 })
 	if grown := heap() - before; grown > 8<<20 {
 		t.Errorf("%d bytes for 50 connections", grown)
 	}
@@ -333,7 +335,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	}
 	done := make(chan struct{})
 	go func() { clients.Wait(); close(done) }()
-	await(t, "the last reply", done)
+	testkit.Receive(t, "the last reply arrives", done)
 	close(stop)
 	engines.Wait()
 }
@@ -377,12 +379,12 @@ func TestConnectionsKnowTheModeOfTheirListener(t *testing.T) {
 		}
 		c.send("PING\r\n")
 		c.want("+PONG\r\n")
-		session := await(t, "open", h.sessions)
+		session := testkit.Receive(t, "the connection opens", h.sessions)
 		if got := session.c; got.Mode() != want.mode || got.Secure() != want.secure {
 			t.Errorf("at %s: mode %d, secure: %v", want.addr, got.Mode(), got.Secure())
 		}
 		_ = c.Close()
-		await(t, "Gone", session.gone)
+		testkit.Receive(t, "Gone is called", session.gone)
 		seen = append(seen, session)
 	}
 	for _, session := range seen {
@@ -449,10 +451,10 @@ func TestTLS(t *testing.T) {
 		c.want(strings.Repeat("+PONG\r\n", 300) + fmt.Sprintf("$%d\r\n%s\r\n", len(body), body))
 	}
 	c.send("WAIT\r\n")
-	r := await(t, "wait", h.waits)
-	session := await(t, "open", h.sessions)
+	r := testkit.Receive(t, "the command waits", h.waits)
+	session := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- session
 	_ = tc.Close()
-	await(t, "Gone", session.gone)
+	testkit.Receive(t, "Gone is called", session.gone)
 	session.release(r)
 }

@@ -5,13 +5,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestAcceptedSocketsNoticeDeadPeers(t *testing.T) {
 	h := newTestHandler()
 	_, addr := startServer(t, h, nil)
 	dial(t, addr)
-	s := await(t, "open", h.sessions)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
 	h.sessions <- s
 	raw, err := s.c.nc.(*net.TCPConn).SyscallConn()
 	if err != nil {

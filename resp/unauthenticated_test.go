@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestAStrangerHasOnlySoMuchTime(t *testing.T) {
@@ -99,7 +101,7 @@ func TestUnfinishedHandshakesMakeRoom(t *testing.T) {
 	})
 	first := dial(t, addr)
 	first.send("\x16\x03\x01")
-	eventually(t, func() bool { // it has to be there before the second
+	testkit.Eventually(t, "the second connection takes the place of the first", func() bool { // which has to be there before
 		second := dial(t, addr)
 		defer second.Close()
 		_ = first.SetReadDeadline(time.Now().Add(100 * time.Millisecond))

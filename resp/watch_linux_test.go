@@ -3,6 +3,8 @@ package resp
 import (
 	"net"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // A session that waits in Handle learns that its client has left, although there are bytes
@@ -19,17 +21,17 @@ func TestAWatchedConnectionNoticesThatItsClientIsLost(t *testing.T) {
 			h := newTestHandler()
 			_, addr := startServer(t, h, nil)
 			c := dial(t, addr)
-			s := await(t, "open", h.sessions)
+			s := testkit.Receive(t, "the connection opens", h.sessions)
 			h.sessions <- s
 			c.send("WATCH\r\n")
-			r := await(t, "watch", h.waits)
+			r := testkit.Receive(t, "the command watches its client", h.waits)
 			c.send("PING\r\nPING\r\n") // nothing reads it
 			if s.c.hungUp() {
 				t.Error("the client is there, and counts as lost")
 			}
 			leave(c.Conn.(*net.TCPConn), s)
 			s.release(r)
-			await(t, "Gone", s.gone)
+			testkit.Receive(t, "Gone is called", s.gone)
 		})
 	}
 }
