@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestBudgetsAreMovedAndShownOnTheCommandLine(t *testing.T) {
@@ -37,7 +39,7 @@ func TestBudgetsAreMovedAndShownOnTheCommandLine(t *testing.T) {
 		t.Errorf("the history has %s", got)
 	}
 	b.want(0, "\tlow\n", "", "fila budgets set low --low 5; (while fila budgets credit low 10 && fila budgets charge low 10; do :; done) > /dev/null 2>&1 & "+
-		"fila tail --kind budget_low --count 1 --for 60s; kill $!")
+		"fila tail --kind budget_low --count 1 --for "+testkit.Patience().String()+"; kill $!")
 	b.want(1, "", "INVALID", "fila budgets delete acme --yes")
 	b.want(2, "", "this cannot be undone", "fila budgets delete acme")
 	b.do("FILA.QUEUE", "DELETE", "llm", "FORCE")

@@ -14,61 +14,45 @@ import (
 	"time"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
-
-// patience is how long anything here may take before it counts as never.
-const patience = 30 * time.Second
-
-// built returns where the binary is.
-func built(t *testing.T) string {
-	t.Helper()
-	bin, err := harness.Build(t.Context(), "fila", ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
-}
 
 // broker is a running broker, and a connection to it.
 type broker struct {
 	*harness.Broker
+
 	t    *testing.T
-	bin  string
+	path string // directory of the program fila
 	dir  string // where commands are typed
 	conn *client.Conn
 }
 
 func serve(t *testing.T, args ...string) *broker {
 	t.Helper()
-	b := &broker{t: t, bin: built(t), dir: t.TempDir()}
-	var err error
-	if b.Broker, err = harness.New(b.bin, t.TempDir(), args...); err != nil {
+	b := &broker{t: t, path: installed(t), dir: t.TempDir(), Broker: kit.Prepare(t, args...)}
+	b.begin()
+	t.Cleanup(func() { b.conn.Close() })
+	return b
+}
+
+// installed returns a directory with the program under its name, whatever the file to test is called.
+func installed(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink(kit.Binary(t), filepath.Join(dir, "fila")); err != nil {
 		t.Fatal(err)
 	}
-	b.begin()
-	t.Cleanup(func() {
-		b.conn.Close()
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
+	return dir
 }
 
 // begin starts the broker and connects.
 func (b *broker) begin() {
 	b.t.Helper()
-	if err := b.Start(); err != nil {
-		b.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	err := b.Ready(ctx)
-	if err == nil {
-		b.conn, err = client.Dial(ctx, b.Addr(), client.Options{})
-	}
-	if err != nil {
+	kit.Start(b.t, b.Broker)
+	var err error
+	if b.conn, err = client.Dial(testkit.Context(b.t), b.Addr(), client.Options{}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -86,7 +70,7 @@ func (b *broker) restart() {
 // do sends a command that must not be refused.
 func (b *broker) do(words ...string) any {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(b.t.Context(), testkit.Patience())
 	defer cancel()
 	reply, err := b.conn.Do(ctx, words...)
 	if err != nil {
@@ -99,7 +83,7 @@ func (b *broker) do(words ...string) any {
 func (b *broker) shell(line string) *exec.Cmd {
 	cmd := exec.CommandContext(b.t.Context(), "bash", "-c", line)
 	cmd.Dir = b.dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(b.bin)+":"+os.Getenv("PATH"), "FILA_URL=fila://"+b.Addr())
+	cmd.Env = append(os.Environ(), "PATH="+b.path+":"+os.Getenv("PATH"), "FILA_URL=fila://"+b.Addr())
 	return cmd
 }
 
@@ -109,7 +93,7 @@ func (b *broker) typed(line string) (stdout, stderr string, code int) {
 	cmd := b.shell(line)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = testkit.Patience()
 	if err := cmd.Run(); err != nil {
 		exit, ok := errors.AsType[*exec.ExitError](err)
 		if !ok {
@@ -131,23 +115,13 @@ func (b *broker) want(code int, stdout, stderr, line string) string {
 	return out
 }
 
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for begin := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begin) > patience {
-			t.Fatalf("it never came that %s", what)
-		}
-	}
-}
-
 // interrupt sends a signal to a started command and returns its exit code.
 func interrupt(t *testing.T, cmd *exec.Cmd, s syscall.Signal) int {
 	t.Helper()
 	if err := cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(testkit.Patience(), func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	err := cmd.Wait()
 	if cmd.ProcessState == nil {

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // exampleID is the id in examples; the test puts one in its place that is there.
@@ -132,6 +134,9 @@ func TestEveryExampleWorks(t *testing.T) {
 		if len(lines) < 2 {
 			t.Errorf("%s has %d examples, and should have two", name, len(lines))
 		}
+		if testing.Short() {
+			lines = lines[:1]
+		}
 		for _, line := range lines {
 			id := b.furnish()
 			b.files()
@@ -149,7 +154,7 @@ func TestEveryExampleWorks(t *testing.T) {
 			}
 		}
 	}
-	if ran < 100 {
+	if enough := map[bool]int{false: 100, true: 50}[testing.Short()]; ran < enough {
 		t.Errorf("only %d examples were run", ran)
 	}
 }
@@ -177,13 +182,16 @@ func (b *broker) victim() string {
 // endsWhenInterrupted runs a command until it is connected, and interrupts it.
 func (b *broker) endsWhenInterrupted(line string) {
 	b.t.Helper()
-	clients := func() int { return strings.Count(client.Text(b.do("CLIENT", "LIST")), "\n") }
+	ids := regexp.MustCompile(`\bid=(\d+)`)
+	clients := func() []string { return ids.FindAllString(client.Text(b.do("CLIENT", "LIST")), -1) }
 	before := clients()
 	cmd := b.shell("exec " + line)
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}
-	eventually(b.t, line+" has connected", func() bool { return clients() > before })
+	testkit.Eventually(b.t, line+" has connected", func() bool {
+		return slices.ContainsFunc(clients(), func(id string) bool { return !slices.Contains(before, id) })
+	})
 	if code := interrupt(b.t, cmd, syscall.SIGINT); code != 0 {
 		b.t.Errorf("%s: exit code %d after an interrupt", line, code)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // faulty is a server that answers HELLO, and then each command with a text, and closes.
@@ -61,7 +62,7 @@ func TestWhatIsNoBrokerIsOneLineAndExitCode1(t *testing.T) {
 	} {
 		url := "fila://" + faulty(t, x.greeting, x.answer)
 		for _, line := range []string{"fila queues show orders", "fila call PING"} {
-			_, stderr, code := b.typed("FILA_URL=" + url + " timeout 10 " + line)
+			_, stderr, code := b.typed("FILA_URL=" + url + fmt.Sprintf(" timeout %.0f ", testkit.Patience().Seconds()) + line)
 			if code != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, x.want) || strings.Contains(stderr, "\x1b") {
 				t.Errorf("%q, %q: %s: exit code %d: %q", x.greeting, x.answer, line, code, stderr)
 			}
@@ -106,7 +107,7 @@ func TestABrokerThatDiesWhileACommandRuns(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, line+" waits", func() bool {
+		testkit.Eventually(t, line+" waits", func() bool {
 			list := client.Text(b.do("CLIENT", "LIST"))
 			return strings.Contains(list, "cmd=fila.lease") || strings.Contains(list, "cmd=psubscribe")
 		})

@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 // A command that runs until it is interrupted also ends with 0 where it still waits for the broker's
@@ -19,7 +21,7 @@ func TestAnInterruptBeforeTheFirstReply(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	for _, args := range [][]string{{"tail"}, {"web", "--listen", "127.0.0.1:0"}, {"scripts", "watch", t.TempDir()}} {
 		var said bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), built(t), args...)
+		cmd := exec.CommandContext(t.Context(), kit.Binary(t), args...)
 		cmd.Env = append(os.Environ(), "FILA_URL=fila://"+l.Addr().String())
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Start(); err != nil {

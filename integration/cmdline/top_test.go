@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // screen is a terminal of 80×24 in which a command runs.
@@ -20,7 +22,7 @@ func (b *broker) screen(line string) *screen {
 	s := &screen{b.t, filepath.Join(b.t.TempDir(), "tmux")}
 	script := filepath.Join(b.dir, "run.sh")
 	cmd := b.shell(line)
-	text := fmt.Sprintf("cd %s\nexport PATH=%s:$PATH FILA_URL=fila://%s NO_COLOR=1\n%s\necho it ended with $?\nexec cat\n", b.dir, filepath.Dir(b.bin), b.Addr(), line)
+	text := fmt.Sprintf("cd %s\nexport PATH=%s:$PATH FILA_URL=fila://%s NO_COLOR=1\n%s\necho it ended with $?\nexec cat\n", b.dir, b.path, b.Addr(), line)
 	cmd.Process = nil
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		b.t.Fatal(err)
@@ -48,7 +50,7 @@ func (s *screen) shows(text string) {
 			s.t.Logf("the screen was\n%s", last)
 		}
 	})
-	eventually(s.t, "the screen shows "+text, func() bool {
+	testkit.Eventually(s.t, "the screen shows "+text, func() bool {
 		last = s.tmux("capture-pane", "-p")
 		return strings.Contains(last, text)
 	})

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -9,6 +10,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // sameCounters are the fields of FILA.STATS of a queue that are counters, each with its metric.
@@ -86,10 +90,9 @@ func (l *load) step() {
 // passed, delayed messages are due.
 func settle(t *testing.T, c *redis.Client) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	testkit.Eventually(t, "nothing happens any more", func() bool {
 		before := stats(t, c)
-		do(t, c, "FILA.LEASE", "empty", "BLOCK", 200)
+		kit.Do(t, c, "FILA.LEASE", "empty", "BLOCK", 200)
 		after := stats(t, c)
 		for _, n := range []map[string]int64{before, after} {
 			delete(n, "turns")
@@ -97,18 +100,13 @@ func settle(t *testing.T, c *redis.Client) {
 			delete(n, "commits")
 			delete(n, "time")
 		}
-		if fmt.Sprint(before) == fmt.Sprint(after) && after["leased"] == 0 && after["delayed"] == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not settle: %v", after)
-		}
-	}
+		return maps.Equal(before, after) && after["leased"] == 0 && after["delayed"] == 0
+	})
 }
 
 func TestEveryCounterEqualsFilaStatsAfterARandomLoad(t *testing.T) {
-	b := serve(t, "--scheduler.visibility_timeout_ms", "50", "--storage.sync", "never")
-	c := connect(t, b.Addr())
+	b := kit.Serve(t, "--scheduler.visibility_timeout_ms", "50", "--storage.sync", "never")
+	c := kit.Connect(t, b.Addr(), 3)
 	l := &load{t: t, c: c, rng: rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))} //nolint:gosec // a random load
 	for i := range 6 {
 		q := fmt.Sprint("queue-", i)
@@ -117,9 +115,9 @@ func TestEveryCounterEqualsFilaStatsAfterARandomLoad(t *testing.T) {
 		if i%3 == 2 {
 			options = append(options, "NODLQ")
 		}
-		do(t, c, options...)
+		kit.Do(t, c, options...)
 	}
-	do(t, c, "FILA.QUEUE", "CREATE", "empty", "NODLQ")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "empty", "NODLQ")
 	for range 4000 {
 		l.step()
 	}
@@ -185,7 +183,7 @@ func TestEveryCounterEqualsFilaStatsAfterARandomLoad(t *testing.T) {
 func sameCommands(t *testing.T, c *redis.Client) {
 	t.Helper()
 	got := metrics(t, c)
-	info := fmt.Sprint(do(t, c, "INFO", "commandstats", "errorstats"))
+	info := fmt.Sprint(kit.Do(t, c, "INFO", "commandstats", "errorstats"))
 	compared := 0
 	for line := range strings.Lines(info) {
 		name, figures, _ := strings.Cut(strings.TrimSpace(line), ":")

@@ -21,7 +21,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 const (
@@ -47,11 +48,11 @@ func tool(t *testing.T, name string) string {
 
 func TestPromtoolFindsNothingWrongWithTheMetrics(t *testing.T) {
 	promtool := tool(t, "promtool")
-	b := serve(t)
-	c := connect(t, b.Addr())
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
 	busy(t, c)
 	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
-	cmd.Stdin = strings.NewReader(fmt.Sprint(do(t, c, "FILA.METRICS")))
+	cmd.Stdin = strings.NewReader(fmt.Sprint(kit.Do(t, c, "FILA.METRICS")))
 	if out, err := cmd.CombinedOutput(); err != nil || len(bytes.TrimSpace(out)) > 0 {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -92,26 +93,60 @@ func TestEachAlertHasACaseInWhichItFiresAndOneInWhichItIsQuiet(t *testing.T) {
 			t.Errorf("docs/how-to/operations.md does not say what to do about %s", name)
 		}
 	}
-	if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", rulesTest).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	for _, file := range splitCases(t, cases) {
+		if out, err := exec.CommandContext(t.Context(), promtool, "test", "rules", file).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
+}
+
+// splitCases writes the cases that take days into a file of their own, in which rules are evaluated each
+// half hour: promtool evaluates all rules in each step of each case. It returns the files.
+func splitCases(t *testing.T, text string) []string {
+	t.Helper()
+	absolute, err := filepath.Abs(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begins, each = "\n  - name: ", "evaluation_interval: 1m"
+	head, rest, _ := strings.Cut(strings.Replace(text, filepath.Base(rules), absolute, 1), begins)
+	if !strings.Contains(head, each) || !strings.Contains(head, absolute) {
+		t.Fatalf("the tests of rules begin with\n%s", head)
+	}
+	heads := map[bool]string{false: head, true: strings.Replace(head, each, "evaluation_interval: 30m", 1)}
+	for part := range strings.SplitSeq(rest, begins) {
+		takesDays := regexp.MustCompile(`eval_time: \d{4,}m`).MatchString(part)
+		heads[takesDays] += begins + part
+	}
+	var files []string
+	for takesDays, text := range heads {
+		if !strings.Contains(text, begins) {
+			t.Errorf("no case, of those that take days: %v", takesDays)
+		}
+		file := filepath.Join(t.TempDir(), fmt.Sprintf("days-%v.yaml", takesDays))
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	return files
 }
 
 // busy makes every metric that the dashboard shows move.
 func busy(t *testing.T, c *redis.Client) {
 	t.Helper()
 	for _, q := range []string{"orders", "emails"} {
-		do(t, c, "FILA.QUEUE", "CREATE", q, "MAXATTEMPTS", 1)
+		kit.Do(t, c, "FILA.QUEUE", "CREATE", q, "MAXATTEMPTS", 1)
 	}
-	do(t, c, "FILA.QUEUE", "CREATE", "paused", "NODLQ", "MAXATTEMPTS", 1)
-	do(t, c, "FILA.QUEUE", "PAUSE", "paused")
-	do(t, c, "FILA.QUEUE", "CREATE", "full", "MAXDEPTH", 1)
-	do(t, c, "FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", "function on_enqueue(msg) return { throttle_keys = { 'provider' } } end")
-	do(t, c, "FILA.THROTTLE", "SET", "provider", "RATE", 1000, "CONCURRENCY", 100, "ADAPTIVE")
-	do(t, c, "FILA.CRON", "SET", "each second", "emails", "* * * * * *", "payload")
-	do(t, c, "FILA.BUDGET", "SET", "acme", "LOW", 100)
-	do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100)
-	do(t, c, "FILA.ENQUEUE", "emails", "dear", "KEY", "acme", "BUDGET", "acme", "CHARGE", 800)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "paused", "NODLQ", "MAXATTEMPTS", 1)
+	kit.Do(t, c, "FILA.QUEUE", "PAUSE", "paused")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "full", "MAXDEPTH", 1)
+	kit.Do(t, c, "FILA.SCRIPT", "LOAD", "orders", "ON_ENQUEUE", "function on_enqueue(msg) return { throttle_keys = { 'provider' } } end")
+	kit.Do(t, c, "FILA.THROTTLE", "SET", "provider", "RATE", 1000, "CONCURRENCY", 100, "ADAPTIVE")
+	kit.Do(t, c, "FILA.CRON", "SET", "each second", "emails", "* * * * * *", "payload")
+	kit.Do(t, c, "FILA.BUDGET", "SET", "acme", "LOW", 100)
+	kit.Do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100)
+	kit.Do(t, c, "FILA.ENQUEUE", "emails", "dear", "KEY", "acme", "BUDGET", "acme", "CHARGE", 800)
 	work(t, c)
 }
 
@@ -120,14 +155,14 @@ func work(t *testing.T, c *redis.Client) {
 	t.Helper()
 	for i := range 10 {
 		for _, q := range []string{"orders", "emails"} {
-			do(t, c, "FILA.ENQUEUE", q, "payload", "KEY", fmt.Sprint("tenant-", i%3), "DEDUP", fmt.Sprint(time.Now().UnixNano()/3))
+			kit.Do(t, c, "FILA.ENQUEUE", q, "payload", "KEY", fmt.Sprint("tenant-", i%3), "DEDUP", fmt.Sprint(time.Now().UnixNano()/3))
 		}
 	}
 	r := lease(t, c, "orders", "COUNT", 3)
 	if len(r) == 3 {
-		do(t, c, "FILA.ACK", "orders", r[0])
-		do(t, c, "FILA.NACK", "orders", r[1], "ERROR", "refused", "DEAD")
-		do(t, c, "FILA.RELEASE", "orders", r[2])
+		kit.Do(t, c, "FILA.ACK", "orders", r[0])
+		kit.Do(t, c, "FILA.NACK", "orders", r[1], "ERROR", "refused", "DEAD")
+		kit.Do(t, c, "FILA.RELEASE", "orders", r[2])
 	}
 	lease(t, c, "emails", "VISIBILITY", 1) // it expires, and dies of that
 	for range 2 {
@@ -154,29 +189,13 @@ func knowsNativeHistograms(t *testing.T) (bool, string) {
 // aNode starts a cluster, and returns the admin address of one of its nodes.
 func aNode(t *testing.T) string {
 	t.Helper()
-	bin, err := harness.Build(t.Context(), "fila", ".")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := harness.NewDirectCluster(bin, []string{t.TempDir(), t.TempDir(), t.TempDir()}, harness.Same())
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, err := harness.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Nodes[0].SetEnv("FILA_ADMIN__LISTEN_ADDR=" + addr)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
+	addr := kit.Reserve(t)
+	kit.ServeNodesIn(t, kit.Homes(t, 3), func(id string) []string {
+		if id != "a" {
+			return nil
 		}
+		return []string{"--admin.listen_addr", addr}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := c.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
 	return addr
 }
 
@@ -194,10 +213,7 @@ func prometheus(t *testing.T, targets []string, options ...string) string {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr, err := harness.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addr := kit.Reserve(t)
 	var log bytes.Buffer
 	options = append(options, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), bin, options...)
@@ -213,16 +229,6 @@ func prometheus(t *testing.T, targets []string, options ...string) string {
 		}
 	})
 	return addr
-}
-
-// eventually waits until a condition holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come true")
-		}
-	}
 }
 
 // ask queries a Prometheus and returns the number of series and their kind.
@@ -328,20 +334,13 @@ func sought(t *testing.T, native bool) map[string]error {
 func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 	knows, version := knowsNativeHistograms(t)
 	certificate, key := selfSigned(t)
-	secure, err := harness.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, err := harness.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := serve(t, "--admin.listen_addr", addr, "--slowlog.slower_than_us", "0", "--tls.listen_addr", secure, "--tls.cert_file", certificate,
+	secure, addr := kit.Reserve(t), kit.Reserve(t)
+	b := kit.Serve(t, "--admin.listen_addr", addr, "--slowlog.slower_than_us", "0", "--tls.listen_addr", secure, "--tls.cert_file", certificate,
 		"--tls.key_file", key, "--tls.auth_clients", "no")
-	c := connect(t, b.Addr())
+	c := kit.Connect(t, b.Addr(), 3)
 	busy(t, c)
-	do(t, c, "FILA.BACKUP", "backup")
-	eventually(t, func() bool { return metrics(t, c)[`fila_backups_total{outcome="ok"}`] == 1 })
+	kit.Do(t, c, "FILA.BACKUP", "backup")
+	testkit.Eventually(t, "the backup is done", func() bool { return metrics(t, c)[`fila_backups_total{outcome="ok"}`] == 1 })
 
 	targets := []string{addr, aNode(t)}
 
@@ -358,6 +357,7 @@ func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 		finds(t, c, prometheus(t, targets), missing, false)
 	})
 	t.Run("native histograms", func(t *testing.T) {
+		testkit.AtLength(t)
 		if !knows && os.Getenv("CI") != "" {
 			t.Fatalf("Prometheus %s has no native histograms, which 2.40 and newer have", version)
 		} else if !knows {
@@ -370,6 +370,11 @@ func TestPrometheusFindsSeriesForEveryExpression(t *testing.T) {
 // finds works with a broker until the Prometheus that scrapes it has series for all that is missing.
 func finds(t *testing.T, c *redis.Client, at string, missing map[string]error, native bool) {
 	t.Helper()
+	defer func() {
+		for e, err := range missing {
+			t.Logf("no series (%v): %s", err, e)
+		}
+	}()
 	rulesAreSound := func() { // with data, and before there is any
 		for _, e := range ruleExpressions(t) {
 			if _, _, err := ask(t, at, e); err != nil {
@@ -377,33 +382,37 @@ func finds(t *testing.T, c *redis.Client, at string, missing map[string]error, n
 			}
 		}
 	}
-	eventually(t, func() bool { _, _, err := ask(t, at, "up"); return err == nil })
+	testkit.Eventually(t, "Prometheus answers", func() bool { _, _, err := ask(t, at, "up"); return err == nil })
 	rulesAreSound()
-	deadline := time.Now().Add(90 * time.Second)
-	for len(missing) > 0 && time.Now().Before(deadline) {
+	var asked time.Time
+	testkit.Eventually(t, "every expression has series", func() bool {
+		if time.Since(asked) < time.Second {
+			return false // Prometheus scrapes once a second: before that there is nothing new
+		}
+		asked = time.Now()
 		work(t, c)
-		time.Sleep(time.Second)
 		for e := range missing {
 			var n int
 			if n, _, missing[e] = ask(t, at, e); n > 0 {
 				delete(missing, e)
 			}
 		}
-	}
-	for e, err := range missing {
-		t.Errorf("no series (%v): %s", err, e)
-	}
+		return len(missing) == 0
+	})
 	name := "fila_queue_wait_seconds"
 	if !native {
 		name += "_bucket"
 	}
-	if n, is, err := ask(t, at, name); n == 0 || is != native || err != nil {
-		t.Errorf("%d series of %s, native: %v (%v)", n, name, is, err)
-	}
+	testkit.Eventually(t, "there is the kind of histogram that is asked for", func() bool {
+		n, is, err := ask(t, at, name)
+		return n > 0 && is == native && err == nil
+	})
 	rulesAreSound()
-	if n, _, err := ask(t, at, `up{job="fila"} == 1`); n != 2 || err != nil {
-		t.Errorf("%d brokers are up (%v)", n, err)
-	}
+	// A scrape that takes more than a second counts as failed.
+	testkit.Eventually(t, "both brokers are up", func() bool {
+		n, _, err := ask(t, at, `up{job="fila"} == 1`)
+		return n == 2 && err == nil
+	})
 }
 
 func TestEveryMetricOfDashboardAndRulesIsDocumented(t *testing.T) {
