@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func wrong() error { return client.RefusalError{Code: "WRONGPASS", Text: "no"} }
@@ -143,5 +144,5 @@ func TestWrongPasswordsOverHTTPAreSlowedDown(t *testing.T) {
 	if got := s.do("GET", "/healthz", ""); got.status != 200 {
 		t.Errorf("what needs no password is %d", got.status)
 	}
-	eventually(t, "the right password counts again", func() bool { return s.login("admin", "nimda").status == http.StatusNoContent })
+	testkit.Eventually(t, "the right password counts again", func() bool { return s.login("admin", "nimda").status == http.StatusNoContent })
 }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // slowly sends the beginning of a request whose body never comes, and returns its connection.
@@ -33,7 +35,7 @@ func TestRequestsAtOnceAreBounded(t *testing.T) {
 	for range requestsMax {
 		all = append(all, s.slowly("/v1/command HTTP/1.1\r\nContent-Type: application/json\r\nX: "))
 	}
-	eventually(t, "all places are taken", func() bool { return len(s.requests) == requestsMax })
+	testkit.Eventually(t, "all places are taken", func() bool { return len(s.requests) == requestsMax })
 	got := s.do("POST", "/v1/command", `["PING"]`)
 	if got.status != http.StatusServiceUnavailable || got.json(t)["code"] != "BUSY" || got.header.Get("Retry-After") != "1" {
 		t.Errorf("one more: %d %s", got.status, got.body)
@@ -46,7 +48,7 @@ func TestRequestsAtOnceAreBounded(t *testing.T) {
 	}
 	s.follow("/v1/live")
 	_ = all[0].Close()
-	eventually(t, "a place is free", func() bool { return s.do("POST", "/v1/command", `["PING"]`).status == 200 })
+	testkit.Eventually(t, "a place is free", func() bool { return s.do("POST", "/v1/command", `["PING"]`).status == 200 })
 }
 
 // Without credentials a request takes no place for longer than it is refused in.
@@ -65,7 +67,7 @@ func TestStrangersTakeNoPlaces(t *testing.T) {
 	for range loginsMax {
 		s.slowly("/v1/session HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nX: ")
 	}
-	eventually(t, "all logins are taken", func() bool { return len(s.logins) == loginsMax })
+	testkit.Eventually(t, "all logins are taken", func() bool { return len(s.logins) == loginsMax })
 	if got := s.login("admin", "nimda"); got.status != http.StatusServiceUnavailable {
 		t.Errorf("one more login: %d", got.status)
 	}
@@ -83,7 +85,7 @@ func TestStreamsAtOnceAreBounded(t *testing.T) {
 	}
 	s.run(200, "PING")
 	_ = all[0].resp.Body.Close()
-	eventually(t, "a place is free", func() bool {
+	testkit.Eventually(t, "a place is free", func() bool {
 		resp := s.send("GET", "/v1/live", "")
 		defer resp.Body.Close()
 		return resp.StatusCode == 200
@@ -136,7 +138,7 @@ func TestALargeReplyComesWhole(t *testing.T) {
 	if got.status != 200 || strings.Count(got.body, text) != 4 {
 		t.Errorf("%d, %d bytes", got.status, len(got.body))
 	}
-	eventually(t, "its place is free", func() bool { return len(s.large) == 0 })
+	testkit.Eventually(t, "its place is free", func() bool { return len(s.large) == 0 })
 }
 
 // A broker that starts or stops takes no connections.

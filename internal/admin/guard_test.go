@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // A page of an attacker whose name leads to this machine is of one origin with what it asks
@@ -50,7 +53,7 @@ func said(t *testing.T, addr, request string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	go func() { _, _ = c.Write([]byte(request)) }()
@@ -187,6 +190,14 @@ func (p *pipes) dial() net.Conn {
 	ours, theirs := net.Pipe()
 	p.conns <- theirs
 	return ours
+}
+
+// connect makes the client of a site reach it by pipes, as it has to in a bubble.
+func (s *site) connect(l *pipes) {
+	s.addr = "localhost"
+	s.client.Transport = &http.Transport{
+		MaxIdleConnsPerHost: 1, DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial(), nil },
+	}
 }
 
 // A client that sends a byte a second is cut off, in its header and in its body.

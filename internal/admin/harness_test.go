@@ -17,12 +17,10 @@ import (
 
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"
 )
-
-// patience is how long a test waits for what must happen soon.
-const patience = 20 * time.Second
 
 // broker is a broker in this process with its store in memory, as the listener sees one.
 type broker struct {
@@ -88,7 +86,7 @@ func newBroker(t testing.TB, users ...string) *broker {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience())
 		defer cancel()
 		if err := b.server.Shutdown(ctx); err != nil {
 			t.Errorf("connections are left: %v", err)
@@ -178,20 +176,10 @@ func serveOn(t *testing.T, l net.Listener, b *broker, change func(*Config)) *sit
 			t.Error(err)
 		}
 		for name, p := range map[string]places{"requests": s.requests, "streams": s.streams, "logins": s.logins, "large": s.large} {
-			eventually(t, name+" give their places back", func() bool { return len(p) == 0 })
+			testkit.Eventually(t, name+" give their places back", func() bool { return len(p) == 0 })
 		}
 	})
 	return x
-}
-
-// eventually polls what another goroutine is about to do.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never happens: %s", what)
-		}
-	}
 }
 
 // reply is a response that was read.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestWithoutPasswordsEveryRequestIsOfTheDefaultUser(t *testing.T) {
@@ -173,7 +175,7 @@ func TestASessionEndsWithItsUser(t *testing.T) {
 		s.run(200, "ACL SETUSER bob on >bob ~jobs* +@all -@dangerous", admin)
 		s.run(401, "ACL WHOAMI", stolen)
 	}
-	eventually(t, "no session is left", func() bool {
+	testkit.Eventually(t, "no session is left", func() bool {
 		s.sessions.mu.Lock()
 		defer s.sessions.mu.Unlock()
 		return len(s.sessions.all) == 0

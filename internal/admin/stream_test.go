@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // follower reads a stream of server-sent events.
@@ -55,13 +57,7 @@ func (s *site) follow(path string, options ...option) *follower {
 // next returns the next event; the zero one at the end of the stream.
 func (f *follower) next() event {
 	f.t.Helper()
-	select {
-	case e := <-f.events:
-		return e
-	case <-time.After(patience):
-		f.t.Fatal("nothing comes")
-		return event{}
-	}
+	return testkit.Receive(f.t, "an event comes", f.events)
 }
 
 // json returns the data of the next event, which must have that name.
@@ -75,14 +71,14 @@ func (f *follower) json(name string) map[string]any {
 	return m
 }
 
-// until reads figures until they are as wanted.
-func (f *follower) until(what string, is func(figures map[string]any) bool) {
+// until reads figures until they are as wanted, and returns them.
+func (f *follower) until(what string, is func(figures map[string]any) bool) (figures map[string]any) {
 	f.t.Helper()
-	for end := time.Now().Add(patience); !is(f.json("figures")); {
-		if time.Now().After(end) {
-			f.t.Fatal("not seen: ", what)
-		}
-	}
+	testkit.Eventually(f.t, what, func() bool {
+		figures = f.json("figures")
+		return is(figures)
+	})
+	return figures
 }
 
 // ends reads to the end of the stream, and returns how long that took and what came last.
@@ -158,8 +154,11 @@ func TestFiguresOfAQueueComeEachSecond(t *testing.T) {
 	s.run(200, "FILA.ENQUEUE jobs x KEY old")
 	s.run(200, "FILA.ENQUEUE jobs x KEY deep")
 	s.run(200, "FILA.ENQUEUE jobs x KEY deep")
-	second := f.json("figures")
-	if queue, _ := figuresOf(second); queue["ready"] != 3.0 || second["at"].(float64) <= first["at"].(float64) {
+	second := f.until("the stream shows the messages", func(e map[string]any) bool {
+		queue, _ := figuresOf(e)
+		return queue["ready"] == 3.0
+	})
+	if second["at"].(float64) <= first["at"].(float64) {
 		t.Errorf("then %v", second)
 	}
 	f.until("the sweep finds the keys", func(e map[string]any) bool {
@@ -222,29 +221,32 @@ func TestFiguresOfTheBrokerAreSumsAndAPageOfQueues(t *testing.T) {
 
 // However a stream has authenticated, and whatever it streams.
 func TestStreamsEndWithinASecondWithTheirUser(t *testing.T) {
-	s := serve(t, newBroker(t, users()...), nil)
-	admin := as("admin", "nimda")
-	s.run(200, "FILA.QUEUE CREATE jobs", admin)
 	for name, end := range map[string]string{"deleted": "ACL DELUSER bob", "closed": "CLIENT KILL USER bob"} {
-		s.run(200, "ACL SETUSER bob on >bob ~jobs* &fila:jobs:* +@all -@dangerous", admin)
-		session := s.session("bob", "bob")
-		var all []*follower
-		for _, path := range []string{"/v1/live?queue=jobs", "/v1/events?channel=fila:jobs:dead"} {
-			all = append(all, s.follow(path, session), s.follow(path, as("bob", "bob")))
-		}
-		mine := s.follow("/v1/events?channel=fila:jobs:dead", admin)
-		s.run(200, end, admin)
-		for i, f := range all {
-			if took, _ := f.ends(); took > time.Second {
-				t.Errorf("%s: stream %d ends after %s", name, i, took)
+		synctest.Test(t, func(t *testing.T) {
+			l := newPipes()
+			s := serveOn(t, l, newBroker(t, users()...), nil)
+			s.connect(l)
+			admin, session := as("admin", "nimda"), s.session("bob", "bob")
+			s.run(200, "FILA.QUEUE CREATE jobs", admin)
+			var all []*follower
+			for _, path := range []string{"/v1/live?queue=jobs", "/v1/events?channel=fila:jobs:dead"} {
+				all = append(all, s.follow(path, session), s.follow(path, as("bob", "bob")))
 			}
-		}
-		select {
-		case e, open := <-mine.events:
-			t.Errorf("%s: the stream of another user has %+v, open %t", name, e, open)
-		default:
-		}
-		_ = mine.resp.Body.Close()
+			mine := s.follow("/v1/events?channel=fila:jobs:dead", admin)
+			s.run(200, end, admin)
+			for i, f := range all {
+				if took, _ := f.ends(); took > time.Second {
+					t.Errorf("%s: stream %d ends after %s", name, i, took)
+				}
+			}
+			synctest.Wait()
+			select {
+			case e, open := <-mine.events:
+				t.Errorf("%s: the stream of another user has %+v, open %t", name, e, open)
+			default:
+			}
+			_ = mine.resp.Body.Close()
+		})
 	}
 }
 
@@ -259,7 +261,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		}
 	}
 	if n := len(s.broker.server.Conns()); n != 0 {
-		eventually(t, "their connections end", func() bool { return len(s.broker.server.Conns()) == 0 })
+		testkit.Eventually(t, "their connections end", func() bool { return len(s.broker.server.Conns()) == 0 })
 	}
 }
 
