@@ -133,6 +133,9 @@ func TestAttacksEndWithinTheirLimits(t *testing.T) {
 					t.Errorf("%d bytes, the limit is %d", o.allocated, s.cfg.Memory)
 				}
 				fastest = min(fastest, o.duration)
+				if testing.Short() && fastest <= 2*s.cfg.Timeout {
+					break
+				}
 			}
 			// Go has other work as well, so the best of three counts.
 			if fastest > 2*s.cfg.Timeout && a.expect != "load" {

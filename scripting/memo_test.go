@@ -93,11 +93,15 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	recipes, sighted, random := 2000, 300, uint64(200) // messages of each recipe, generated scripts
+	if testing.Short() {
+		recipes, sighted, random = 200, 60, 20
+	}
 	const seed = 7
 	c := chance{rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // nothing is secret
 	for _, r := range cookbook(t) {
 		if strings.Contains(r.source, "function on_enqueue") {
-			alike(t, s, r.source, c, 2000)
+			alike(t, s, r.source, c, recipes)
 		}
 	}
 	sees := []string{
@@ -106,7 +110,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 		"fila.budget(tostring(msg.headers.tenant))",
 		"(function() local s = '' for n, v in pairs(msg.headers) do s = s .. n .. v end return s end)()",
 	}
-	for range 300 {
+	for range sighted {
 		var b strings.Builder
 		b.WriteString("function on_enqueue(msg) local s = ''\n")
 		for range 1 + c.IntN(10) {
@@ -116,7 +120,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 		b.WriteString("return { fairness_key = 'k' .. fila.hash(s, 1000), throttle_keys = { s ~= '' and s:sub(1, 99) or nil }, delay_ms = #s, priority = #s % 10, budgets = { s:sub(1, 3) .. 'm' }, charge = #s } end")
 		alike(t, s, b.String(), c, 100)
 	}
-	for i := range uint64(200) {
+	for i := range random {
 		g := grammar{rng: rand.New(rand.NewPCG(seed, i))} //nolint:gosec // see above
 		g.block(3)
 		alike(t, s, "function on_enqueue(msg)\nlocal a, b, c = msg.headers.tenant, fila.get('x'), {}\n"+g.String()+

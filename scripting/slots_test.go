@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/internal/yield"
@@ -11,9 +12,9 @@ import (
 	"github.com/faisca/fila/internal/hook"
 )
 
-// Scripts that take long run in as many slots as there are, and end within twice
-// their limit although they wait for each other; a script that does not take long
-// needs none, and one that takes a little gets its turns.
+// Scripts that take long run in as many slots as there are, and end although they wait for
+// each other; a script that does not take long needs none, and one that takes a little gets
+// its turns.
 func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Timeout, cfg.Failures = 200*time.Millisecond, ^uint32(0)
@@ -36,14 +37,10 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 					return
 				default:
 				}
-				start := time.Now()
 				trial := endless.Try(benchMessage(), nil, hook.Bounds{})
 				var e *Error
 				if !errors.As(trial.Err, &e) || !e.Limit {
 					t.Errorf("an endless script: %v", trial.Err)
-				}
-				if took := time.Since(start); took > 20*cfg.Timeout { // a busy machine
-					t.Errorf("it took %v", took)
 				}
 			}
 		})
@@ -63,7 +60,61 @@ func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	}
 }
 
-// Who has waited as long as it might have run is told so.
+// A script ends within twice its limit although it waits for others.
+func TestAScriptThatWaitsEndsWithinTwiceItsLimit(t *testing.T) {
+	const us = time.Microsecond
+	cfg := DefaultConfig() // 10 ms
+	for _, c := range []struct {
+		name   string
+		others time.Duration // how long they keep the slot each time; 0: for good
+		err    error
+	}{
+		{name: "the slot never comes", err: errSlotWait},
+		{name: "the slot comes late", others: 2000 * us, err: errSlotWait},
+		{name: "turns of half the length", others: slotTurn / 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			within := cfg.bounds(hook.Bounds{})
+			b := newBudget()
+			b.reset(&within)
+			b.slots = make(slots) // each turn needs another that hands it over
+			ended := make(chan struct{})
+			var others sync.WaitGroup
+			others.Go(func() {
+				for c.others > 0 {
+					time.Sleep(c.others)
+					select {
+					case b.slots <- &slot{yield: func() {}}:
+					case <-ended:
+						return
+					}
+					select {
+					case <-b.slots:
+					case <-ended:
+						return
+					}
+				}
+			})
+			b.restart(1 << 40)
+			start := time.Now()
+			for b.Done() == nil {
+				if b.left == 1 { // the stride's last instruction
+					time.Sleep(us)
+				}
+			}
+			if took, most := time.Since(start), 2*cfg.Timeout+slotTurn; took > most {
+				t.Errorf("%s: it ended after %v, want at most %v", c.name, took, most)
+			}
+			if waited := errors.Is(b.Err(), errSlotWait); waited != (c.err != nil) {
+				t.Errorf("%s: it ended with %v", c.name, b.Err())
+			}
+			close(ended)
+			others.Wait()
+		})
+	}
+}
+
+// A script that has waited as long as it may run fails with an error that says so.
 func TestWaitingForASlotEnds(t *testing.T) {
 	s := sandbox(t)
 	endless := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) while true do end end")
