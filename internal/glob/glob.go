@@ -10,9 +10,16 @@ import (
 // byte as it is. A star that fails is retried one byte further, and only the last one: the work is at most
 // the product of the lengths, whatever the pattern.
 func Match(pattern, s string) bool {
+	matches, _ := match(pattern, s)
+	return matches
+}
+
+// match is Match, and counts the heads of the pattern that it compares.
+func match(pattern, s string) (matches bool, steps int) {
 	star, mark := -1, 0 // behind the newest star; where it was met
 	p, i := 0, 0
 	for i < len(s) {
+		steps++
 		if p < len(pattern) {
 			if pattern[p] == '*' {
 				p++
@@ -26,7 +33,7 @@ func Match(pattern, s string) bool {
 			}
 		}
 		if star < 0 {
-			return false
+			return false, steps
 		}
 		mark++
 		p, i = star, mark
@@ -34,7 +41,7 @@ func Match(pattern, s string) bool {
 	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
-	return p == len(pattern)
+	return p == len(pattern), steps
 }
 
 // oneByte matches one byte against the head of a pattern and returns how long
