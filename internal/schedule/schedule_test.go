@@ -120,8 +120,11 @@ func TestTicksAgreeWithThemselves(t *testing.T) {
 		for _, expression := range []string{"*/7 * * * *", "13,40 * * * *", "*/10 0-4 * * *", "0 */2 * * *", "30 1 * * *", "0 0 * * *", "15 2,3 * * *", "@every 47m"} {
 			s := schedule(t, expression, zone)
 			from, to := utc(t, "2026-01-01 00:00:00"), utc(t, "2027-01-01 00:00:00")
+			if testing.Short() { // weeks with a change of the clock in each zone that has some
+				from, to = utc(t, "2026-02-10 00:00:00"), utc(t, "2026-04-10 00:00:00")
+			}
 			all := ticks(s, from, to)
-			if len(all) < 300 || !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) {
+			if len(all) < int(to.Sub(from)/(36*time.Hour)) || !slices.IsSorted(all) || len(slices.Compact(slices.Clone(all))) != len(all) {
 				t.Fatalf("%s in %s: %d ticks, or not in order", expression, zone, len(all))
 			}
 			for i := 5; i < len(all); i += 97 {
@@ -213,8 +216,11 @@ func TestCountsAreThoseOfTheTicks(t *testing.T) {
 		utc(t, "2026-10-03 10:00:00"), utc(t, "2011-12-29 00:00:00"), utc(t, "2028-02-27 00:00:00"), utc(t, "2096-12-30 00:00:00"),
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	counted := 0
-	for range 3_000 {
+	counted, rounds := 0, 3_000
+	if testing.Short() {
+		rounds = 300
+	}
+	for range rounds {
 		var parts []string
 		for _, f := range fields {
 			parts = append(parts, f[r.IntN(len(f))])
@@ -238,7 +244,7 @@ func TestCountsAreThoseOfTheTicks(t *testing.T) {
 			}
 		}
 	}
-	if counted < 100_000 {
+	if counted < 33*rounds {
 		t.Errorf("only %d ticks were counted", counted)
 	}
 }
