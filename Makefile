@@ -20,51 +20,26 @@ SYNC     ?= always
 # directory that git does not trust, asking makes the build fail.
 VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
 
-# The packages whose tests have something to race for. The others are run
-# without the detector, which costs them several times their time.
-RACE := ./resp/... ./commands/... ./internal/events/... ./internal/telemetry/... ./engine/... ./storage/... ./cli/... ./internal/broker ./internal/cluster ./internal/mailbox ./internal/relay ./internal/replica
-
-# Long tests in which one goroutine works at a time: the detector finds nothing there, and the plain build changes
-# nothing there. `make test` runs them without either as well.
-SOLE := ^TestSimulation|^TestARateIsExactTo|^TestCreditIsNotLostWhen|^TestKeysOfAClassStay|^TestADelivery(Moves|Costs)|^TestEveryRuleHolds|^TestReservedRoom|^TestOneSetOfWorkers|^TestMessagesWithSeveral|^TestFaultsOfThrottles|^TestNoNumberGoesWrong|^TestNoCommandTakesMore
-
-# The packages whose tests do not run the binary. Without cgo, storage/rocks only says that it is not there.
-PURE = $$($(GO) list ./... | grep -v /integration)
-
 # The adapters in Go: modules of their own. The others have scripts that run their tests.
 ADAPTERS := adapters/go adapters/watermill adapters/gocloud
 FRAMEWORKS := celery python activejob node symfony nestjs
 
-# The packages that put a broker under such load that no other test should run beside them.
-JUDGED := integration/torture integration/damage integration/demo
-
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.
 HANGS := 1h
 
-.PHONY: help setup setup-tests build plain plain-integration run cluster test quick race lint vuln fmt check clients docs docs-pictures site test-site golden rocks sanitize sim sim-nodes fuzz torture torture-order torture-nodes powercut-nodes stale credits powercut faults damage shares bench demo bench-backlog bench-budgets bench-catchup bench-churn bench-connections bench-cycle bench-failover bench-lifecycle bench-metrics bench-nodes bench-operators bench-stalls bench-long bench-peers bench-peers-nodes bench-promises bench-scheduler bench-topics setup-peers test-systems setup-dashboard test-dashboard bench-dashboard test-adapters test-celery test-metrics test-collector ui clean
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## / { print $$1 }' Makefile)
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Build and run
 
 setup: ## install what building needs, if it is missing (Debian, Ubuntu)
 	@CGO_ENABLED=0 tools/env true
 	@bash .ci/setup
 
-setup-tests: ## install what all tests need beside that: Redis, and the languages of the clients that are tried
-	@CGO_ENABLED=0 tools/env true
-	@bash .ci/setup tests
-
 build: setup ## make bin/fila with RocksDB
 	CGO_ENABLED=1 $(GO) build -buildvcs=$(VCS) -trimpath -tags "$(TAGS)" -o $(BIN) .
-
-# Without the mechanisms of package tuning: see ARCHITECTURE.md, "Below the defaults".
-plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
-	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	CGO_ENABLED=0 $(GO) test -tags plain -short -skip '$(SOLE)' ./resp ./engine
-
-plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
-	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) ./integration
 
 ADMIN := 127.0.0.1:5557
 run: build ## build and start the broker, data in ./data, HTTP for operators on 127.0.0.1:5557
@@ -73,51 +48,49 @@ run: build ## build and start the broker, data in ./data, HTTP for operators on 
 cluster: build ## run a cluster of three nodes on this machine, data in ./data, and say how to kill one and watch
 	exec tools/cluster
 
-# Nothing is taken from the cache: the tests of integration run a binary whose
-# sources the Go tool does not see them depend on, and the list of files that it
-# keeps for the cache does not fit under the limit with which a full disk is tried.
-test: setup-tests ## run all tests: the concurrent packages under the race detector, then everything
-	CGO_ENABLED=1 $(GO) test -race -short -count=1 -timeout $(HANGS) -skip '$(SOLE)' $(RACE)
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) $$($(GO) list ./... | grep -v $(patsubst %,-e /%,$(JUDGED)))
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) -p 1 $(patsubst %,./%,$(JUDGED))
-	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
-	cd integration/peers && go test -count=1 ./...
-	cd internal/admin/ui/build && go test -count=1 ./...
-	cd tools/site && CGO_ENABLED=0 go test -count=1 .
-	$(MAKE) test-adapters
+# Packages: deploy/release has what these do, docs/how-to/packages.md says it in words.
+PREFIX  ?= /usr/local
+DESTDIR ?=
+install: ## install what `make build` has made: make install PREFIX=/usr/local DESTDIR=
+	bash deploy/release/layout.sh $(BIN) $(BIN) "$(DESTDIR)" "$(PREFIX)"
 
-quick: ## run the tests that need neither cgo nor a running broker
-	CGO_ENABLED=0 $(GO) test $(PURE)
-	CGO_ENABLED=0 $(GO) test -tags fault ./internal/fault
-	CGO_ENABLED=0 $(GO) test -tags notrace ./internal/tracing
-	cd internal/admin/ui/build && CGO_ENABLED=0 go test ./...
+clean: ## remove what was built, never the data
+	rm -rf bin dist site .cache
 
-race: setup ## run the tests of PKG under the race detector, at full length
-	CGO_ENABLED=1 $(GO) test -race -timeout 40m $(PKG)
+##@ Test
 
-lint: $(LINT) ## check format and lint
-	tools/env $(LINT) run ./...
-	cd integration/peers && ../../$(LINT) run ./...
-	cd integration/dashboard && ../../$(LINT) run ./...
-	cd internal/admin/ui/build && ../../../../$(LINT) run ./...
-	@for d in $(ADAPTERS); do (cd $$d && ../../$(LINT) run ./...) || exit 1; done
+# The phases of each, and how they are run, are in integration/tiers.
+TIERS := $(GO) run ./integration/tiers
+quick: ## test what needs neither cgo nor a process: the loop of development, 90 seconds
+	CGO_ENABLED=0 $(TIERS) quick $(PHASES)
+
+test: setup-tests setup-dashboard ## test all that a change has to pass: 10 minutes on two cores; make test PHASES="race site"
+	CGO_ENABLED=0 $(TIERS) test $(PHASES)
+
+check: setup-tests setup-dashboard $(LINT) ## lint, then test: what CI runs
+	CGO_ENABLED=0 $(TIERS) check $(PHASES)
+
+prove: setup-tests setup-dashboard ## test everything at length, an hour and more; it goes on where it was interrupted: make prove PHASES="fuzz torture"
+	CGO_ENABLED=0 $(TIERS) prove $(PHASES)
+
+# One run for all modules: a workspace names them.
+MODULES := ./... ./integration/peers/... ./integration/dashboard/... ./internal/admin/ui/build/... ./tools/site/... $(ADAPTERS:%=./%/...)
+lint: $(LINT) ## check format and lint of all modules, and the types of the dashboard
+	GOWORK=$(CURDIR)/tools/lint.work $(LINT) run $(MODULES)
 	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi
+
+fmt: $(LINT) ## format
+	$(LINT) fmt
+
+golden: ## write again the expectations of script and golden tests; read the diff before you commit it
+	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite
+	CGO_ENABLED=0 $(GO) test ./storage -run '^TestFormatIsWhat' -count=1 -args -update
 
 # Pinned, so that a new release of the tool is a decision. It asks vuln.go.dev.
 vuln: ## look for known vulnerabilities in what the broker is built from
 	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
 
-fmt: $(LINT) ## format
-	$(LINT) fmt
-	cd integration/peers && ../../$(LINT) fmt
-	cd integration/dashboard && ../../$(LINT) fmt
-	cd internal/admin/ui/build && ../../../../$(LINT) fmt
-	@for d in $(ADAPTERS); do (cd $$d && ../../$(LINT) fmt); done
-
-check: lint test ## what CI runs: lint, then all tests
-
-clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/reference/clients.md
-	CGO_ENABLED=1 $(GO) test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
+##@ Documents and pages
 
 docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) run . config --format markdown > docs/reference/configuration.md.new
@@ -138,16 +111,41 @@ site: ## make a site of the documents in site, to be opened from disk or put on 
 	CGO_ENABLED=0 $(GO) test ./internal/tidy -count=1 -run '^TestTheListForLanguageModelsHas' -args -llms
 	cd tools/site && CGO_ENABLED=0 go run . ../.. ../../site
 
-test-site: site setup-dashboard ## open the site in Chromium, from disk and from a server: every link, the search, the themes
-	cd tools/site && CGO_ENABLED=0 go test -count=1 .
-	cd integration/dashboard && CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) -run '^TestTheSite' . $(ARGS)
+# The bundler is a Go library: Node.js is needed neither for this nor for the broker.
+ui: ## make internal/admin/ui/dist, the dashboard, from its sources; commit what it makes
+	cd internal/admin/ui/build && CGO_ENABLED=0 go run .
 
-golden: ## write again the expectations of script and golden tests; read the diff before you commit it
-	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite
-	CGO_ENABLED=0 $(GO) test ./storage -run '^TestFormatIsWhat' -count=1 -args -update
+clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/reference/clients.md
+	CGO_ENABLED=1 $(GO) test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
+
+##@ Parts of prove
+
+setup-tests: ## install what all tests need beside that: Redis, and the languages of the clients that are tried
+	@CGO_ENABLED=0 tools/env true
+	@bash .ci/setup tests
+
+TSC := integration/dashboard/node_modules/.bin/tsc
+
+setup-dashboard: ## install what test-dashboard and the check of the dashboard's types need, if it is missing: Chromium, axe, tsc
+	@bash .ci/setup-dashboard
+
+setup-release: ## install what release and test-packages need, if it is missing (Debian 12)
+	@bash .ci/setup-release
+
+race: setup ## run the tests of PKG under the race detector, at full length
+	CGO_ENABLED=1 $(GO) test -race -timeout $(HANGS) $(PKG)
 
 rocks: setup ## run the tests of the RocksDB store
 	CGO_ENABLED=1 $(GO) test -count=1 ./storage/...
+
+# Without the mechanisms of package tuning: see ARCHITECTURE.md, "Below the defaults".
+plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
+	$(MAKE) build TAGS=plain BIN=bin/fila-plain
+	CGO_ENABLED=0 $(GO) test -tags plain -short -skip '$(SOLE)' ./resp ./engine
+
+plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
+	$(MAKE) build TAGS=plain BIN=bin/fila-plain
+	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) ./integration
 
 # Only what is C++ here is instrumented: RocksDB is the system's. Go's own race detector cannot see
 # C++, see race. With -o, the binary keeps the symbols that suppressions name.
@@ -169,21 +167,8 @@ sim-nodes: ## the same for several nodes that are one broker: make sim-nodes SEE
 shares: ## try the scheduler with random set-ups, each run with others: make shares SETUPS=1000 SEED=1
 	CGO_ENABLED=0 $(GO) test ./engine -run '^TestEveryRuleHoldsInRandomSetUps$$' -count=1 -timeout 2h -v -args -setups=$(SETUPS) -seed=$(SEED)
 
-# Minimizing what is merely interesting takes most of the time where goroutines
-# make coverage differ from run to run. Go's fuzzer sometimes takes its own end for a
-# failure: then, and only where no input has failed, it is run again, three times at most.
 fuzz: ## run the fuzz targets that match F, each for a while: make fuzz T=30s F='Reader|Conversation'
-	@set -e -o pipefail; mkdir -p bin; for p in $(PURE); do \
-		for f in $$(CGO_ENABLED=0 $(GO) test -list '^Fuzz.*($(F))' $$p | grep '^Fuzz' || true); do \
-			echo "$$p $$f"; \
-			try() { CGO_ENABLED=0 $(GO) test $$p -run '^$$' -fuzz "^$$f\$$" -fuzztime $(T) -fuzzminimizetime 10x 2>&1 | tee bin/fuzz.txt; }; \
-			for n in 1 2 3 4; do \
-				try && break; \
-				[ $$n -lt 4 ] && grep -q '^ *context deadline exceeded' bin/fuzz.txt && ! grep -q 'Failing input' bin/fuzz.txt && \
-					echo "$$f: no input has failed, Go's fuzzer took its own end for a failure: once more" || exit 1; \
-			done; \
-		done; \
-	done
+	tools/fuzz $(T) '$(F)'
 
 torture: build ## kill the broker again and again under load, then judge it by its answers: make torture T=10m
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T)
@@ -193,6 +178,9 @@ torture-order: build ## the same, mostly for an ordered queue: a million deliver
 
 torture-nodes: build ## the same for a cluster of three nodes: kills, stops, empty and full disks, partitions, hand-overs: make torture-nodes T=10m
 	$(GO) run ./integration/torture -bin $(BIN) -nodes 3 -t $(T) $(ARGS)
+
+powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
+	$(GO) run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
 
 powercut-nodes: setup ## cut the power of a cluster N times, mostly of all nodes at once: make powercut-nodes N=200
 	$(MAKE) build TAGS=fault BIN=bin/fila-fault
@@ -204,15 +192,44 @@ stale: build ## stop leaders N times under load: what one hands out when it goes
 credits: build ## kill the broker 20 times while 100 workers share a budget, then judge its sums by the answers
 	CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestCreditsAddUpWhenTheBrokerIsKilled$$' -args -budget-workers 100 -budget-kills 20
 
-powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
-	$(GO) run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
-
 faults: setup ## plant each fault of internal/fault into a broker, and see that the torture finds it
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
 	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) ./integration/torture -run '^TestTortureFindsPlantedFaults$$'
 
 damage: build ## damage N stores, and judge each start, check and repair: make damage N=200
 	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)
+
+test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
+	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -short -count=1 -timeout $(HANGS) ./...) || exit 1; done
+	@for f in $(FRAMEWORKS); do echo "$$f" && TEST_BROKER=$(CURDIR)/$(BIN) adapters/$$f/tests/run || exit 1; done
+
+test-celery: ## let the Celery of Debian 13, which is newer, drive its adapter there: see test-systems
+	integration/systems/try -as dev -make "setup-tests build test-adapters ADAPTERS= FRAMEWORKS=celery" trixie
+
+# Not for CI: the collector has two hundred modules, and is built once.
+test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests
+	integration/collector/build .cache/collector
+	TEST_COLLECTOR=$(CURDIR)/.cache/collector/otelcol CGO_ENABLED=1 $(GO) test -count=1 -v ./integration -run 'Trace|OfTheProducersSpan|Collector'
+
+test-dashboard: setup-dashboard build site ## drive the dashboard in Chromium: make test-dashboard ARGS="-run BadDay", or -args -pictures for those of the documents
+	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
+
+test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus: every alert, every expression of rules and dashboard
+	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/metrics
+
+test-packages: setup-release ## make a release twice, then boot, run, kill and upgrade what is in it, as root
+	bash deploy/test/all.sh
+
+test-site: site setup-dashboard ## open the site in Chromium, from disk and from a server: every link, the search, the themes
+	cd tools/site && CGO_ENABLED=0 go test -count=1 .
+	cd integration/dashboard && CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) -run '^TestTheSite' . $(ARGS)
+
+# Debian 12 and 13, Ubuntu 22.04 and 24.04, as root and as a user. It needs root, debootstrap,
+# and half an hour for each system.
+test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
+	integration/systems/try $(ARGS) $(SYSTEMS)
+
+##@ Benchmarks
 
 bench: setup ## run the benchmarks
 	CGO_ENABLED=1 $(GO) test -run '^$$' -bench . -benchmem $(PKG)
@@ -256,30 +273,6 @@ bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how
 bench-cycle: build ## the rates of the binary, or beside another in turns: make bench-cycle ARGS="-against bin/before -only 64x16,16x1"
 	$(BENCH) cycle -bin $(BIN) $(ARGS)
 
-test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus: every alert, every expression of rules and dashboard
-	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/metrics
-
-test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
-	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -short -count=1 -timeout $(HANGS) ./...) || exit 1; done
-	@for f in $(FRAMEWORKS); do echo "$$f" && TEST_BROKER=$(CURDIR)/$(BIN) adapters/$$f/tests/run || exit 1; done
-
-# Not for CI: the collector has two hundred modules, and is built once.
-test-collector: setup-tests ## try tracing with a real OpenTelemetry collector between the broker and the tests
-	integration/collector/build .cache/collector
-	TEST_COLLECTOR=$(CURDIR)/.cache/collector/otelcol CGO_ENABLED=1 $(GO) test -count=1 -v ./integration -run 'Trace|OfTheProducersSpan|Collector'
-
-# The bundler is a Go library: Node.js is needed neither for this nor for the broker.
-ui: ## make internal/admin/ui/dist, the dashboard, from its sources; commit what it makes
-	cd internal/admin/ui/build && CGO_ENABLED=0 go run .
-
-TSC := integration/dashboard/node_modules/.bin/tsc
-
-setup-dashboard: ## install what test-dashboard and the check of the dashboard's types need, if it is missing: Chromium, axe, tsc
-	@bash .ci/setup-dashboard
-
-test-dashboard: setup-dashboard build site ## drive the dashboard in Chromium: make test-dashboard ARGS="-run BadDay", or -args -pictures for those of the documents
-	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
-
 bench-dashboard: setup-dashboard build ## what other clients wait for at a million keys and 10,000 queues while dashboards are open in Chromium, and while one searches a million messages
 	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout 60m -v -run 'WhatWatches|ASearch|ManyQueuesAndKeys' . -args -keys 1000000 -rounds 3 -watch 20s -strict $(ARGS)
 
@@ -313,33 +306,10 @@ bench-scheduler: build ## what fairness, many keys and throttles cost: in the en
 bench-topics: build ## publish to ten queues beside ten enqueues, an ordered queue beside another, and messages that use neither, in turns
 	$(BENCH) topics -bin $(BIN) $(ARGS)
 
-# Debian 12 and 13, Ubuntu 22.04 and 24.04, as root and as a user. It needs root, debootstrap,
-# and half an hour for each system.
-test-systems: ## build and try Fila on other systems: make test-systems SYSTEMS="trixie jammy" ARGS=-full
-	integration/systems/try $(ARGS) $(SYSTEMS)
-
-test-celery: ## let the Celery of Debian 13, which is newer, drive its adapter there: see test-systems
-	integration/systems/try -as dev -make "setup-tests build test-adapters ADAPTERS= FRAMEWORKS=celery" trixie
-
-# Packages: deploy/release has what these do, docs/how-to/packages.md says it in words.
-PREFIX  ?= /usr/local
-DESTDIR ?=
-.PHONY: install setup-release release test-packages
-
-install: ## install what `make build` has made: make install PREFIX=/usr/local DESTDIR=
-	bash deploy/release/layout.sh $(BIN) $(BIN) "$(DESTDIR)" "$(PREFIX)"
-
-setup-release: ## install what release and test-packages need, if it is missing (Debian 12)
-	@bash .ci/setup-release
+##@ Releases
 
 release: setup-release ## make archives, packages, images, SBOM and sums in dist: make release ARCHES="amd64 arm64"
 	bash deploy/release/release.sh
-
-test-packages: setup-release ## make a release twice, then boot, run, kill and upgrade what is in it, as root
-	bash deploy/test/all.sh
-
-clean: ## remove what was built, never the data
-	rm -rf bin dist site .cache
 
 # The linter is pinned in a module of its own, so that what it needs never
 # touches what the broker is built from. Building it takes minutes, once.

@@ -116,6 +116,7 @@ func layers() map[string]layer {
 		// Programs that demonstrate or measure a running broker from outside; they share its start.
 		"integration/harness": {},
 		"integration/kit":     {may: []string{"integration/harness", "internal/testkit"}},
+		"integration/tiers":   {may: []string{"integration/harness"}},
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
 		"integration/bench":   {may: []string{"integration/harness", "internal/bench", "internal/proc", "internal/progress"}},
 		// A separate module, so that Fila does not depend on the systems under comparison.

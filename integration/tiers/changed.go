@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// baseVariable names the commit since which a change is looked at.
+const baseVariable = "BASE"
+
+// dependencies lists, for each part whose tests are long, the folders and files in which a change has them run
+// at length in `make test`. Without one, a short check of each stands for them.
+func dependencies(part string) []string {
+	return map[string][]string{
+		"adapters":  {"adapters/", "commands/", "resp/"},
+		"dashboard": {"integration/dashboard/", "internal/admin/", "commands/"},
+		"packages":  {"deploy/", ".ci/setup-release"},
+	}[part]
+}
+
+// touched reports whether changed files are among what a part depends on. Documents are not.
+func touched(changed []string, part string) bool {
+	return slices.ContainsFunc(changed, func(file string) bool {
+		return !strings.HasSuffix(file, ".md") && slices.ContainsFunc(dependencies(part), func(of string) bool {
+			return strings.HasPrefix(file, of)
+		})
+	})
+}
+
+// changes returns the files that differ from the base: the commit that BASE names, or the one at which this
+// branch has left origin/main; on main itself, the commit before the newest. Sources without git have none.
+func changes(ctx context.Context, root string) ([]string, error) {
+	git := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(ctx, "git", args...)
+		cmd.Dir = root
+		out, err := cmd.Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	base, named := os.LookupEnv(baseVariable)
+	if !named {
+		var err error
+		if base, err = git("merge-base", "origin/main", "HEAD"); err != nil {
+			base = "HEAD^" // there is no such branch
+		} else if head, err := git("rev-parse", "HEAD"); err == nil && head == base {
+			base = "HEAD^"
+		}
+	}
+	out, err := git("diff", "--name-only", base)
+	if err != nil && !named {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s=%s is no commit to compare with: %w", baseVariable, base, err)
+	}
+	return strings.Fields(out), nil
+}
