@@ -50,10 +50,10 @@ func TestAFailureLeavesOutWhatNeedsIt(t *testing.T) {
 // Two phases can wait for each other only if they run at the same time.
 func TestLanesRunAtTheSameTime(t *testing.T) {
 	dir := t.TempDir()
-	meet := func(own, other string) string {
+	await := func(own, other string) string {
 		return "cd " + dir + " && mkfifo " + own + " 2>/dev/null; touch " + own + ".here; while ! [ -e " + other + ".here ]; do sleep 0.01; done"
 	}
-	if ok, _, text := execute(t.Context(), t, 2, shell("a", meet("a", "b")), shell("b", meet("b", "a"))); !ok {
+	if ok, _, text := execute(t.Context(), t, 2, shell("a", await("a", "b")), shell("b", await("b", "a"))); !ok {
 		t.Error(text)
 	}
 }
