@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 // tryBenchmark runs redis-benchmark with its usual options. It repeats one command and checks
@@ -27,16 +29,8 @@ func tryBenchmark(t *testing.T, addr string, admin *redis.Client) *result {
 			t.Fatalf("redis-benchmark %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
-	do := func(args ...any) any {
-		t.Helper()
-		v, err := admin.Do(t.Context(), args...).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
 	depths := func(field string) int64 {
-		info, _ := do("FILA.QUEUE", "INFO", "bench").(map[any]any)
+		info, _ := kit.Do(t, admin, "FILA.QUEUE", "INFO", "bench").(map[any]any)
 		n, _ := info[field].(int64)
 		return n
 	}
@@ -44,7 +38,7 @@ func tryBenchmark(t *testing.T, addr string, admin *redis.Client) *result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	do("FILA.QUEUE", "CREATE", "bench", "VISIBILITY", "600000")
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "bench", "VISIBILITY", "600000")
 	must("-n", "1000", "PING")
 	const n = 2000
 	enqueue := []string{"-n", "2000", "-c", "20", "-P", "16", "-r", "1000", "FILA.ENQUEUE", "bench", "hello", "KEY", "tenant:__rand_int__"}

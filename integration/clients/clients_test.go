@@ -1,12 +1,10 @@
 package clients_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,15 +14,24 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // atATime is the number of clients tested concurrently. It exceeds the number of processors, since
 // clients mostly wait.
-const atATime = 5
+const atATime = 8
+
+// TestMain makes the directory of build artefacts.
+func TestMain(m *testing.M) {
+	if err := os.MkdirAll(made(""), 0o755); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // TestClients tests Fila with each client.
 func TestClients(t *testing.T) {
-	bin := binary(t)
 	all := clients()
 	for _, c := range all {
 		if c.make != nil && missing(t, c) == nil {
@@ -40,22 +47,12 @@ func TestClients(t *testing.T) {
 			defer func() { <-slots }()
 			t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 				installed(t, c)
-				seen[i] = try(t, bin, c)
+				seen[i] = try(t, c)
 			})
 		})
 	}
 	running.Wait()
 	document(t, all, seen)
-}
-
-// binary returns the broker to test.
-func binary(t *testing.T) string {
-	t.Helper()
-	bin, err := harness.Binary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bin
 }
 
 // missing returns why a client cannot run here, or nil.
@@ -84,7 +81,7 @@ type result struct {
 }
 
 // try runs all rows with a client.
-func try(t *testing.T, bin string, c client) *result {
+func try(t *testing.T, c client) *result {
 	t.Helper()
 	open := c.open
 	if open == nil {
@@ -94,7 +91,7 @@ func try(t *testing.T, bin string, c client) *result {
 			return p, p.version
 		}
 	}
-	b := serve(t, bin)
+	b := kit.Serve(t)
 	admin := redis.NewClient(&redis.Options{Addr: b.Addr(), ClientName: adminName})
 	t.Cleanup(func() { _ = admin.Close() })
 
@@ -109,28 +106,44 @@ func try(t *testing.T, bin string, c client) *result {
 		r.want("here", "ECHO", "here")
 		return r
 	}
-	cell := func(name string, run func(*testing.T)) {
+	cell := func(t *testing.T, name string, run func(*testing.T)) {
+		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			done.cells[name] = works // otherwise the test has failed
 			run(t)
 		})
 	}
-	cell("connect", func(t *testing.T) { //nolint:thelper // the test itself
-		begin(t, 0).wantProtocol(c.protocol)
-	})
-	for _, each := range rows() {
-		cell(each.name, func(t *testing.T) { //nolint:thelper // the test itself
-			r := begin(t, 0)
-			r.queue = "by default: " + each.name
-			each.run(r)
+	byDefault := func(t *testing.T, begin func(*testing.T) *trial) {
+		t.Helper()
+		cell(t, "connect", func(t *testing.T) { //nolint:thelper // the test itself
+			begin(t).wantProtocol(c.protocol)
 		})
+		for _, each := range rows() {
+			cell(t, each.name, func(t *testing.T) { //nolint:thelper // the test itself
+				r := begin(t)
+				r.queue = "by default: " + each.name
+				each.run(r)
+			})
+		}
+	}
+	if testing.Short() { // one hand for all rows: most of the processor time is that of their starts
+		t.Run("by default", func(t *testing.T) {
+			one := *begin(t, 0)
+			byDefault(t, func(t *testing.T) *trial { //nolint:thelper // the test itself
+				r := one
+				r.T = t
+				return &r
+			})
+		})
+	} else {
+		byDefault(t, func(t *testing.T) *trial { return begin(t, 0) }) //nolint:thelper // the test itself
 	}
 	done.cells["connect"] = "RESP" + strconv.Itoa(c.protocol)
 	done.cells["RESP2"], done.cells["RESP3"] = none, none
 	done.cells["RESP"+strconv.Itoa(c.protocol)] = works // the default protocol is tested above
 	if c.other != 0 {
 		name := "RESP" + strconv.Itoa(c.other)
-		cell(name, func(t *testing.T) { //nolint:thelper // the test itself
+		cell(t, name, func(t *testing.T) { //nolint:thelper // the test itself
 			r := begin(t, c.other)
 			r.wantProtocol(c.other)
 			for _, each := range rows() {
@@ -142,7 +155,7 @@ func try(t *testing.T, bin string, c client) *result {
 			}
 		})
 	}
-	cell("reconnect", func(t *testing.T) { //nolint:thelper // the test itself
+	cell(t, "reconnect", func(t *testing.T) { //nolint:thelper // the test itself
 		r := begin(t, 0)
 		r.queue = "reconnect"
 		reconnect(r, b)
@@ -218,14 +231,12 @@ func reconnect(r *trial, b *harness.Broker) {
 // outage kills the broker and restarts it after a while.
 func outage(r *trial, b *harness.Broker) {
 	r.Helper()
-	if err := b.Kill(); err != nil {
-		r.Fatal(err)
-	}
-	// Immediate retries of clients are meant to fail.
+	kit.Kill(r.T, b)
+	// Real time passes: immediate retries of clients are meant to fail.
 	for back := time.Now().Add(200 * time.Millisecond); time.Now().Before(back); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	start(r.T, b)
+	kit.Start(r.T, b)
 }
 
 // back waits until the hand's commands are answered again. A pool may hold several broken
@@ -234,55 +245,27 @@ func (r *trial) back() {
 	r.Helper()
 	const enough = 20
 	good := 0
-	for start := time.Now(); good < enough; {
-		if _, err := r.hand.do(atOnce, "PING"); err == nil {
-			good++
-			continue
-		} else if time.Since(start) > patience {
-			r.Fatalf("does not come back: %v; the broker's clients are:\n%s", err, r.admin.ClientList(r.Context()).Val())
+	var last error
+	defer func() {
+		if good < enough {
+			r.Logf("the last error was %v; the broker's clients are:\n%s", last, r.admin.ClientList(r.Context()).Val())
 		}
-		good = 0
-		time.Sleep(20 * time.Millisecond)
-	}
+	}()
+	testkit.Eventually(r.T, "it comes back", func() bool {
+		for good < enough {
+			if _, err := r.hand.do(atOnce, "PING"); err != nil {
+				good, last = 0, err
+				return false
+			}
+			good++
+		}
+		return true
+	})
 }
 
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-}
-
-// serve starts a broker that keeps its data when it is killed.
-func serve(t *testing.T, bin string) *harness.Broker {
-	t.Helper()
-	dir := t.TempDir()
-	b, err := harness.New(bin, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Errorf("the broker did not stop in order: %v", err)
-		}
-		log, err := os.ReadFile(filepath.Join(dir, "fila.log"))
-		if err != nil || strings.Contains(string(log), "panic") {
-			t.Errorf("the broker's log: %v\n%s", err, log)
-		}
-	})
-	start(t, b)
-	return b
-}
-
-// start starts the broker and waits until it is ready.
-func start(t *testing.T, b *harness.Broker) {
-	t.Helper()
-	if err := b.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := b.Ready(ctx); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 //nolint:gochecknoglobals // flags of the test binary are global
@@ -29,77 +31,42 @@ const (
 // fleet is a cluster of nodes.
 type fleet struct {
 	t     *testing.T
-	nodes []*harness.Broker
+	nodes []*harness.Node
 	ports map[string][]string // addresses by mode, in the order of nodes
 }
 
 // newFleet starts three nodes with ports for every kind of client.
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	const size = 3
 	f := &fleet{t: t, ports: map[string][]string{}}
-	addr := func() string {
-		a, err := harness.Reserve()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	var peers []string
-	for i := range size {
-		peers = append(peers, fmt.Sprintf("n%d=%s", i, addr()))
-	}
-	bin := binary(t)
-	for i := range size {
-		client, sentinel := addr(), addr()
-		b, err := harness.New(bin, t.TempDir(), "--cluster.node_id", fmt.Sprint("n", i), "--cluster.peers", strings.Join(peers, ","),
-			"--cluster.client_addr", client, "--cluster.sentinel_addr", sentinel)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := b.Stop(); err != nil {
-				t.Errorf("node %d did not stop in order: %v", i, err)
-			}
-		})
-		f.nodes = append(f.nodes, b)
-		for mode, at := range map[string]string{plainMode: b.Addr(), clusterMode: client, sentinelMode: sentinel} {
-			f.ports[mode] = append(f.ports[mode], at)
-		}
-		if err := b.Start(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, b := range f.nodes {
-		f.ready(b)
+	f.nodes = kit.ServeNodesIn(t, kit.Homes(t, 3), func(string) []string {
+		client, sentinel := kit.Reserve(t), kit.Reserve(t)
+		f.ports[clusterMode] = append(f.ports[clusterMode], client)
+		f.ports[sentinelMode] = append(f.ports[sentinelMode], sentinel)
+		return []string{"--cluster.client_addr", client, "--cluster.sentinel_addr", sentinel}
+	}).Nodes
+	for _, n := range f.nodes {
+		f.ports[plainMode] = append(f.ports[plainMode], n.Addr())
 	}
 	return f
 }
 
-func (f *fleet) ready(b *harness.Broker) {
-	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
-	defer cancel()
-	if err := b.Ready(ctx); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
 // leader returns the index of the node that leads, as the nodes tell clients of Sentinel.
-func (f *fleet) leader() int {
+func (f *fleet) leader() (leader int) {
 	f.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	testkit.Eventually(f.t, "a node leads", func() bool {
 		for i := range f.nodes {
 			c := redis.NewClient(&redis.Options{Addr: f.ports[plainMode][i], MaxRetries: -1})
 			role, err := c.Do(f.t.Context(), "ROLE").Slice()
-			_ = c.Close()
+			_ = c.Close() // it is done
 			if err == nil && len(role) > 0 && role[0] == "master" {
-				return i
+				leader = i
+				return true
 			}
 		}
-	}
-	f.t.Fatal("no node leads")
-	return 0
+		return false
+	})
+	return leader
 }
 
 // application enqueues, leases and acks with one library, as often as it takes each.
@@ -148,6 +115,7 @@ func (a *application) run(ctx context.Context) {
 			return
 		}
 		a.rounds.Add(1)
+		time.Sleep(20 * time.Millisecond) // fast libraries leave the processor to the others
 	}
 }
 
@@ -176,7 +144,9 @@ func (a *application) consume(ctx context.Context, count int) bool {
 // finish consumes what is left, and checks that nothing acknowledged is missing. Leases whose replies were
 // lost have to end first.
 func (a *application) finish(ctx context.Context) {
-	for end := time.Now().Add(patience); len(a.seen) < a.enqueued && time.Now().Before(end); {
+	ctx, cancel := context.WithTimeout(ctx, testkit.Patience())
+	defer cancel()
+	for len(a.seen) < a.enqueued && ctx.Err() == nil {
 		a.consume(ctx, 100)
 	}
 	for n := range a.enqueued {
@@ -229,16 +199,14 @@ func applications(t *testing.T, f *fleet) []*application {
 func TestClientsThroughFailovers(t *testing.T) {
 	f := newFleet(t)
 	all := applications(t, f)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*failovers+1)*4*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*failovers+1)*4*testkit.Patience())
 	defer cancel()
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
 	admin := redis.NewClient(&redis.Options{Addr: f.ports[plainMode][f.leader()]})
 	for _, a := range all {
-		if err := admin.Do(ctx, "FILA.QUEUE", "CREATE", a.queue, "VISIBILITY", "2000", "BACKOFF", "10", "MAXATTEMPTS", "1000000").Err(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Do(t, admin, "FILA.QUEUE", "CREATE", a.queue, "VISIBILITY", "2000", "BACKOFF", "10", "MAXATTEMPTS", "1000000")
 	}
 	_ = admin.Close() // it is done
 	for _, a := range all {
@@ -254,24 +222,16 @@ func TestClientsThroughFailovers(t *testing.T) {
 			if a.home >= 0 && a.home == down {
 				continue
 			}
-			for before, end := a.rounds.Load(), time.Now().Add(2*patience); a.rounds.Load() < before+rounds; time.Sleep(5 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatalf("%s: no progress %s; last error: %v", a.name, what, a.refusal.Load())
-				}
-			}
+			enough := a.rounds.Load() + rounds
+			testkit.Eventually(t, fmt.Sprintf("%s goes on %s", a.name, what), func() bool { return a.rounds.Load() >= enough })
 		}
 	}
 	for n := range *failovers {
 		progress(3, -1, fmt.Sprintf("before failover %d", n+1))
 		leader := f.leader()
-		if err := f.nodes[leader].Kill(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Kill(t, f.nodes[leader].Broker)
 		progress(3, leader, fmt.Sprintf("after the leader was killed, %d", n+1))
-		if err := f.nodes[leader].Start(); err != nil {
-			t.Fatal(err)
-		}
-		f.ready(f.nodes[leader])
+		kit.Start(t, f.nodes[leader].Broker)
 	}
 	progress(3, -1, "in the end")
 	stop()

@@ -14,10 +14,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// patience is the timeout of every wait.
-const patience = 30 * time.Second
+	"github.com/faisca/fila/internal/testkit"
+)
 
 // Special values of the blocking time for hand.do: not blocking, and unlimited. Other values are
 // milliseconds.
@@ -94,7 +93,7 @@ func startProgram(t *testing.T, command []string, addr string, protocol int, mor
 		_ = cmd.Wait()
 	})
 	p.in, p.out = in, bufio.NewReader(out)
-	if p.version, err = p.line(patience); err != nil {
+	if p.version, err = p.line(); err != nil {
 		t.Fatalf("%s did not start: %v", strings.Join(command, " "), err)
 	}
 	return p
@@ -114,7 +113,7 @@ func environment(t *testing.T, addr string, protocol int) []string {
 }
 
 // line reads a line, with a timeout: a hand that hangs fails its row.
-func (p *program) line(limit time.Duration) (string, error) {
+func (p *program) line() (string, error) {
 	type result struct {
 		text string
 		err  error
@@ -130,8 +129,8 @@ func (p *program) line(limit time.Duration) (string, error) {
 			return "", fmt.Errorf("the program ended: %s", p.stderr)
 		}
 		return r.text, nil
-	case <-time.After(limit):
-		return "", fmt.Errorf("no answer within %s: %s", limit, p.stderr)
+	case <-time.After(testkit.Patience()):
+		return "", fmt.Errorf("no answer within %s: %s", testkit.Patience(), p.stderr)
 	}
 }
 
@@ -143,7 +142,7 @@ func (p *program) do(wait string, args ...string) (reply, error) {
 	if _, err := io.WriteString(p.in, strings.Join(words, " ")+"\n"); err != nil {
 		return nil, fmt.Errorf("the program ended: %s", p.stderr)
 	}
-	text, err := p.line(patience)
+	text, err := p.line()
 	if err != nil {
 		return nil, err
 	}

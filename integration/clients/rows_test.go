@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // trial is a client under test with its own broker.
@@ -197,12 +199,7 @@ func (r *trial) waiting(h hand, wait string) <-chan answer {
 		v, err := h.do(wait, "FILA.LEASE", r.queue, "BLOCK", wait)
 		done <- answer{v, err}
 	}()
-	for start := time.Now(); r.waiters() != 1; {
-		if time.Since(start) > patience {
-			r.Fatal("nobody waits")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testkit.Eventually(r.T, "the hand waits for a message", func() bool { return r.waiters() == 1 })
 	return done
 }
 

@@ -1,7 +1,6 @@
 package clients_test
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestSnippetsOfTheExamplesEnd runs the snippets in scripting languages as printed, except for the
@@ -23,10 +25,9 @@ func TestSnippetsOfTheExamplesEnd(t *testing.T) {
 	for _, c := range clients() {
 		needs[c.name] = c
 	}
-	bin := binary(t)
 	for _, s := range []struct{ language, client, first, file, command string }{
-		{"python", "redis-py", "import redis\n", made("snippet.py"), "/usr/bin/python3"},
-		{"js", "ioredis", "import Redis from 'ioredis'\n", filepath.Join("javascript", "snippet.mjs"), "node"},
+		{"python", "redis-py", "import redis\n", "snippet.py", "/usr/bin/python3"},
+		{"js", "ioredis", "import Redis from 'ioredis'\n", "snippet.mjs", "node"},
 	} {
 		t.Run(s.language, func(t *testing.T) {
 			installed(t, needs[s.client])
@@ -34,22 +35,21 @@ func TestSnippetsOfTheExamplesEnd(t *testing.T) {
 			if len(found) != 1 {
 				t.Fatalf("%d snippets in %s", len(found), s.language)
 			}
-			b := serve(t, bin)
+			b := kit.Serve(t)
 			admin := redis.NewClient(&redis.Options{Addr: b.Addr()})
 			defer admin.Close()
 			r := &trial{T: t, addr: b.Addr(), admin: admin, queue: "thumbnails"}
-			if err := admin.Do(t.Context(), "FILA.QUEUE", "CREATE", r.queue).Err(); err != nil {
-				t.Fatal(err)
-			}
+			kit.Do(t, admin, "FILA.QUEUE", "CREATE", r.queue)
 			_, port, _ := strings.Cut(b.Addr(), ":")
 			program := s.first + strings.ReplaceAll(string(found[0][1]), "5555", port)
-			if err := os.WriteFile(s.file, []byte(program), 0o600); err != nil {
+			dir := t.TempDir()
+			withPackages(t, dir)
+			file := filepath.Join(dir, s.file)
+			if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			defer os.Remove(s.file)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			out, err := exec.CommandContext(ctx, s.command, s.file).CombinedOutput()
+			ctx := testkit.Context(t)
+			out, err := exec.CommandContext(ctx, s.command, file).CombinedOutput()
 			if err != nil || ctx.Err() != nil {
 				t.Errorf("it ends with %v\n%s", err, out)
 			}
