@@ -27,7 +27,7 @@ type Conn struct {
 	replies              replyQueue
 	unauthenticated      *list.Element // in the server's list, whose lock guards it; nil: authenticated
 	unauthenticatedSince time.Time     // zero: authenticated; used by the reader goroutine only
-	armed                bool          // a read deadline is set; used by the reader goroutine only
+	readBy               time.Time     // the read deadline that is set, zero: none; used by the reader goroutine only
 
 	proto      atomic.Int32
 	lastActive atomic.Int64              // Unix nanoseconds of the last read or write

@@ -58,7 +58,7 @@ func (c *Conn) read() {
 			return
 		}
 		cmds, err := c.reader.next(min(room, handleMax))
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if errors.Is(err, os.ErrDeadlineExceeded) && c.deadlinePassed() {
 			if c.stop.Load() || c.idle() {
 				return
 			}
@@ -105,6 +105,13 @@ func (c *Conn) readFailed(err error) {
 	}
 }
 
+// deadlinePassed reports whether a read may have ended at a deadline of this server. A timeout that comes from
+// below, as of the link to another node, ends the connection like any other error: with the next read it would
+// come again at once, and for ever.
+func (c *Conn) deadlinePassed() bool {
+	return c.stop.Load() || !c.readBy.IsZero() && !time.Now().Before(c.readBy)
+}
+
 // idle is called at the read deadline. It ends the connection after the idle timeout or
 // the authentication timeout, and otherwise sets the next deadline.
 func (c *Conn) idle() bool {
@@ -149,10 +156,10 @@ func (c *Conn) armIdle() {
 			at = by
 		}
 	}
-	if at.IsZero() && !c.armed {
+	if at.IsZero() && c.readBy.IsZero() {
 		return
 	}
-	c.armed = !at.IsZero()
+	c.readBy = at
 	if err := c.nc.SetReadDeadline(at); err != nil {
 		c.Close()
 	}

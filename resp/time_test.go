@@ -3,7 +3,9 @@ package resp
 import (
 	"io"
 	"net"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +51,41 @@ func TestIdleTimeoutSparesPendingReplies(t *testing.T) {
 			t.Fatal("closed after", d)
 		}
 	})
+}
+
+// timedOut is a connection whose reads fail with a timeout that is not of the server's making.
+type timedOut struct {
+	net.Conn
+	reads atomic.Int32
+}
+
+func (c *timedOut) Read([]byte) (int, error) {
+	if c.reads.Add(1) > 3 {
+		_ = c.Close() // the test fails, and ends
+		return 0, net.ErrClosed
+	}
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A timeout from below ends the connection: the server takes only a deadline that it has set for its own,
+// and would read again and again.
+func TestATimeoutFromBelowEndsTheConnection(t *testing.T) {
+	for name, idle := range map[string]time.Duration{"without an idle timeout": 0, "with one": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newTestHandler()
+				ours, theirs := net.Pipe()
+				nc := &timedOut{Conn: ours}
+				go newTestServer(t, h, func(c *Config) { c.IdleTimeout = idle }).ServeConn(nc, 0)
+				s := <-h.sessions
+				newClient(t, theirs).wantEnd("")
+				<-s.gone
+				if n := nc.reads.Load(); n != 1 {
+					t.Errorf("%d reads", n)
+				}
+			})
+		})
+	}
 }
 
 // halfPipe can be closed for writing, of which its other end sees nothing.

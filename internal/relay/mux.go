@@ -95,6 +95,10 @@ func (s *session) ended() bool {
 func (s *session) close() { s.end(net.ErrClosed) }
 
 func (s *session) end(err error) {
+	// Streams have deadlines of their own: what ends all of them must not look like one.
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		err = fmt.Errorf("the other node is silent: %v", err) //nolint:errorlint // not to be found as a timeout
+	}
 	s.mu.Lock()
 	if s.err != nil {
 		s.mu.Unlock()

@@ -376,6 +376,43 @@ func TestASilentLinkEndsAndAnIdleOneDoesNot(t *testing.T) {
 	})
 }
 
+// What ends a link is never taken for a deadline of the reader or writer of a stream: a reader that has set
+// none, or its own, would read again for ever.
+func TestTheEndOfASilentLinkIsNoDeadlineOfItsStreams(t *testing.T) {
+	for name, partner := range map[string]func(far net.Conn){
+		"reads and sends nothing": func(far net.Conn) { _, _ = io.Copy(io.Discard, far) },
+		"does not read":           func(net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				near, far := net.Pipe()
+				go partner(far)
+				s := newSession(near, nil)
+				st, err := s.open()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := st.Write([]byte("!")); err != nil {
+					t.Fatal(err)
+				}
+				_, err = st.Read(make([]byte, 1))
+				if err == nil || isTimeout(err) {
+					t.Errorf("a read ends with %v", err)
+				}
+				if _, err = st.Write([]byte("!")); err == nil || isTimeout(err) {
+					t.Errorf("a write ends with %v", err)
+				}
+				_ = far.Close()
+			})
+		})
+	}
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, os.ErrDeadlineExceeded) || ok && timeout.Timeout()
+}
+
 func TestFramesInShortSuccessionLeaveWithOneWrite(t *testing.T) {
 	withMux(t, func(m *muxed) {
 		var streams []*stream
