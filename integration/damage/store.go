@@ -18,8 +18,8 @@ import (
 	"github.com/faisca/fila/storage/rocks/files"
 )
 
-// patience is the timeout of operations that normally take moments.
-const patience = 60 * time.Second
+// patience is the timeout of operations that normally take moments. Only a run that fails reaches it.
+const patience = 3 * time.Minute
 
 // original is a store before the damage.
 type original struct {

@@ -10,20 +10,18 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // demo runs the demo over a tree and returns its output and exit code.
 func demo(t *testing.T, tree string, env ...string) (string, int) {
 	t.Helper()
-	bin, err := harness.Binary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	program, err := harness.Build(t.Context(), "demo", "./integration/demo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, code, err := harness.Run(t.Context(), env, program, "-tree", tree, "-bin", bin, "-workers", "3", "-timeout", "30s")
+	out, code, err := harness.Run(t.Context(), env, program, "-tree", tree, "-bin", kit.Binary(t), "-workers", "3", "-timeout", (5 * testkit.Patience()).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +41,11 @@ func library(t *testing.T) (dir string, files int) {
 		}
 		files++
 	}
-	for i := range 400 {
+	count := 400
+	if testing.Short() {
+		count = 120
+	}
+	for i := range count {
 		put(filepath.Join(dir, fmt.Sprintf("package-%d", i%20), "deeper", fmt.Sprintf("file %d", i)), strings.Repeat("x", i*100))
 	}
 	put(filepath.Join(dir, "of no package"), "")

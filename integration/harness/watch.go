@@ -23,7 +23,7 @@ const (
 type Leadership struct {
 	Node string
 	Term uint64
-	Seen time.Time     // shortly after it began
+	Seen time.Time     // shortly after it began, by the time of the line
 	Took time.Duration // from the election to Seen, about
 	// Ceased says that the node has lost it, in place of having handed it over or ended.
 	Ceased bool
@@ -165,6 +165,8 @@ func (w *Watch) line(of string, text []byte) {
 		Term    uint64  `json:"term"`
 		Took    float64 `json:"took_ms"`
 		Node    string  `json:"node"`
+
+		Time time.Time `json:"time"`
 	}
 	if json.Unmarshal(text, &l) != nil {
 		return // of another kind, such as the last words of a process
@@ -180,7 +182,7 @@ func (w *Watch) line(of string, text []byte) {
 		// A node that has started its engine again leads twice in one term.
 		w.terms = append(w.terms, Leadership{})
 		copy(w.terms[at+1:], w.terms[at:])
-		w.terms[at] = Leadership{Node: of, Term: l.Term, Seen: time.Now(), Took: time.Duration(l.Took * float64(time.Millisecond))}
+		w.terms[at] = Leadership{Node: of, Term: l.Term, Seen: l.Time, Took: time.Duration(l.Took * float64(time.Millisecond))}
 	case lineCeased:
 		for i := range w.terms {
 			if w.terms[i].Term == l.Term && w.terms[i].Node == of {

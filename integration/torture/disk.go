@@ -54,11 +54,6 @@ func (d *injected) Fail() error  { return d.fail() }
 func (d *injected) Close() error { return nil }
 func (d *injected) Reads() bool  { return false }
 
-const (
-	noticeMax = 20 * time.Second // until a write fails: preallocated space is used up first
-	healMax   = 30 * time.Second
-)
-
 // fail makes the disk refuse writes for a while, and verifies that the broker reports it and then
 // recovers by itself. The history records a crash: a recovery in place forgets leases that were not
 // written yet.
@@ -69,7 +64,8 @@ func (s *single) fail() error {
 	if err := s.fault.Fail(); err != nil {
 		return err
 	}
-	if err := until(noticeMax, func() bool { return strings.HasPrefix(write(c.redis), "MISCONF ") }); err != nil {
+	// Preallocated space is used up first.
+	if err := until(patience, func() bool { return strings.HasPrefix(write(c.redis), "MISCONF ") }); err != nil {
 		return fmt.Errorf("the disk refuses writes, but the broker reports no error: %w", err)
 	}
 	for end := time.Now().Add(time.Duration(s.chance.IntN(2000)) * time.Millisecond); time.Now().Before(end); pause(20 * time.Millisecond) {
@@ -80,7 +76,7 @@ func (s *single) fail() error {
 	if err := s.fault.Heal(); err != nil {
 		return err
 	}
-	if err := until(healMax, func() bool { return write(c.redis) == "" }); err != nil {
+	if err := until(patience, func() bool { return write(c.redis) == "" }); err != nil {
 		return fmt.Errorf("the disk accepts writes again, but the broker does not: %w", err)
 	}
 	cut.Back = s.shared.now()

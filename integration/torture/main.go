@@ -28,6 +28,7 @@ type options struct {
 	nodes      int
 	length     time.Duration
 	harms      int
+	work       int
 	calm       time.Duration
 	by         string
 	sync       string
@@ -52,6 +53,7 @@ func main() {
 	flag.StringVar(&o.bin, "bin", "bin/fila", "the broker's `binary`")
 	flag.DurationVar(&o.length, "t", 2*time.Minute, "`duration` of the torture")
 	flag.IntVar(&o.harms, "n", 0, "`number` of crashes after which it ends earlier; 0: any")
+	flag.IntVar(&o.work, "work", 0, "least `number` of deliveries between two crashes, however long they take on a busy machine")
 	flag.DurationVar(&o.calm, "calm", 4*time.Second, "mean `time` between two crashes")
 	flag.StringVar(&o.by, "by", "", "the `fault`: kill, the process is killed; power, the power is cut, and unsynced data is lost or torn; "+
 		"full, a file system runs out of space (requires the right to mount); no-space, writes fail with ENOSPC; io-error, syncs fail. "+

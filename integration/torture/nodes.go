@@ -201,6 +201,11 @@ func (n *nodes) serves() error {
 
 // finish implements target: it compares the stores, and says when leases may have been forgotten.
 func (n *nodes) finish(h *history.History) error {
+	for end := time.Now().Add(patience); n.verified == 0 && time.Now().Before(end); pause(100 * time.Millisecond) {
+		if err := n.verify(); err != nil {
+			return err
+		}
+	}
 	if err := n.compare(); err != nil {
 		return err
 	}
@@ -209,7 +214,7 @@ func (n *nodes) finish(h *history.History) error {
 }
 
 const (
-	// A leadership is seen in a log some moments after it began.
+	// A leadership is logged some moments after it began.
 	seenLate = 200 * time.Millisecond
 	compares = 20 // attempts to stop all nodes at the same entry
 )
@@ -251,7 +256,7 @@ func merged(all []history.Crash) (apart []history.Crash) {
 // compare kills all nodes when they have nothing to do any more, and compares their stores.
 func (n *nodes) compare() error {
 	for range compares {
-		pause(300 * time.Millisecond)
+		n.sameEntry()
 		if err := killAll(n.cluster.Nodes); err != nil {
 			return err
 		}
@@ -269,6 +274,25 @@ func (n *nodes) compare() error {
 		}
 	}
 	return errors.New("the nodes did not come to the same entry")
+}
+
+// sameEntry waits until all nodes have applied the same entry, the newest of their logs. That they never do
+// is for the comparison of the stores to say.
+func (n *nodes) sameEntry() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience/compares)
+	defer cancel()
+	for same := 0; same < len(n.cluster.Nodes) && ctx.Err() == nil; pause(100 * time.Millisecond) {
+		same = 0
+		applied := uint64(0)
+		for i, node := range n.cluster.Nodes {
+			s, err := node.Status(ctx)
+			if err != nil || s.Applied != s.Last || i > 0 && s.Applied != applied {
+				break
+			}
+			applied = s.Applied
+			same++
+		}
+	}
 }
 
 // equal compares the stores of nodes that have ended at the same entry, and reports whether all have.

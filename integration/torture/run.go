@@ -15,8 +15,12 @@ import (
 )
 
 const (
-	patience   = 30 * time.Second // for a start
-	drainQuiet = 10 * time.Second // without a delivery the queues count as drained
+	patience = 3 * time.Minute // for what must happen; only a run that fails reaches it
+
+	// Without a delivery for so long, while so many calls were answered, the queues count as drained. Of a
+	// broker that gets no processor, time alone says nothing.
+	drainQuiet   = 10 * time.Second
+	drainAnswers = 500
 )
 
 // target is what is tortured: a broker, or the nodes of a cluster.
@@ -173,8 +177,9 @@ func (s *session) torture(ctx context.Context) error {
 	begun := time.Now()
 	for done := 0; time.Since(begun) < s.length && (s.harms == 0 || done < s.harms) && !s.delivered() && ctx.Err() == nil; done++ {
 		moment := time.Now().Add(time.Duration((0.1 + 1.8*s.chance.Float64()) * float64(s.calm)))
-		for time.Now().Before(moment) && ctx.Err() == nil {
-			pause(min(200*time.Millisecond, max(time.Until(moment), time.Millisecond)))
+		enough, end := s.shared.progress.Load()+int64(s.work), time.Now().Add(patience)
+		for (time.Now().Before(moment) || s.shared.progress.Load() < enough && time.Now().Before(end)) && ctx.Err() == nil {
+			pause(min(200*time.Millisecond, max(time.Until(moment), 5*time.Millisecond)))
 			bar.Set(int64(time.Since(begun).Seconds()))
 		}
 		if err := s.target.harm(); err != nil {
@@ -194,8 +199,12 @@ func (s *session) delivered() bool {
 func (s *session) drain() error {
 	c := s.shared.client(0)
 	defer c.redis.Close()
-	for last, quiet := s.shared.progress.Load(), time.Now(); ; pause(20 * time.Millisecond) {
+	last, quiet, answers := s.shared.progress.Load(), time.Now(), s.shared.answers.Load()
+	for end := time.Now().Add(patience); ; pause(20 * time.Millisecond) {
 		reply, err := c.redis.Do(context.Background(), "FILA.STATS").Result()
+		if err != nil && time.Now().Before(end) {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("stats: %w", err)
 		}
@@ -211,9 +220,10 @@ func (s *session) drain() error {
 			return nil
 		}
 		if now := s.shared.progress.Load(); now != last {
-			last, quiet = now, time.Now()
+			last, quiet, answers = now, time.Now(), s.shared.answers.Load()
+			end = quiet.Add(patience)
 		}
-		if time.Since(quiet) > drainQuiet {
+		if q := time.Since(quiet); q > patience || q > drainQuiet && s.shared.answers.Load()-answers > drainAnswers {
 			return nil
 		}
 	}
