@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
-	"github.com/faisca/fila/storage/rocks"
 )
 
 // A table full of deletes is compacted although nothing else asks for it.
@@ -41,19 +40,13 @@ func testDrained(t *testing.T, records int, remove func(b *storage.Batch, f stor
 	}
 	flush("puts", func(b *storage.Batch, key []byte) { b.Put(storage.Attempts, key, make([]byte, 100)) })
 	flush("deletes", func(b *storage.Batch, key []byte) { remove(b, storage.Attempts, key) })
-	var st rocks.Stats
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
-		var err error
-		if st, err = s.Stats(); err != nil {
+	testkit.Eventually(t, "nothing is left but the table with the format record", func() bool {
+		st, err := s.Stats()
+		if err != nil {
 			t.Fatal(err)
 		}
-		// What is left is the table with the format record.
-		if st.TableBytes < 5_000 && st.Compactions == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("still there: %+v", st)
+		return st.TableBytes < 5_000 && st.Compactions == 0
+	})
 }
 
 // A scan of a whole family, as at a start, reads each block once: it takes no room in the cache

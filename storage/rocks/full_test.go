@@ -12,9 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/faisca/fila/internal/smalldisk"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -111,11 +111,7 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 			}
 			empty(t, s, keys, x.purging)
 			// RocksDB deletes obsolete files on a thread of its own, after the flush has returned.
-			for end := time.Now().Add(30 * time.Second); s.Full() != nil; time.Sleep(5 * time.Millisecond) {
-				if err := s.Relieve(); err != nil && time.Now().After(end) {
-					t.Fatalf("nothing was freed: %v", err)
-				}
-			}
+			testkit.Eventually(t, "deleting has freed space", func() bool { return s.Full() == nil || s.Relieve() == nil && s.Full() == nil })
 			if _, err := os.Stat(filepath.Join(dir, "fila-reserve")); err != nil {
 				t.Errorf("there is no reserve for the next time: %v", err)
 			}
@@ -175,11 +171,7 @@ func TestAFullStoreThatHasFailedIsReopenedWithoutAReserve(t *testing.T) {
 		}
 	}
 	empty(t, s, nil, true)
-	for end := time.Now().Add(30 * time.Second); s.Full() != nil; time.Sleep(5 * time.Millisecond) {
-		if err := s.Relieve(); err != nil && time.Now().After(end) {
-			t.Fatalf("nothing was freed: %v", err)
-		}
-	}
+	testkit.Eventually(t, "deleting has freed space", func() bool { return s.Full() == nil || s.Relieve() == nil && s.Full() == nil })
 	backlog(t, s, 100)
 }
 

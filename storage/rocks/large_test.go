@@ -7,8 +7,8 @@ import (
 	"encoding/binary"
 	"path/filepath"
 	"testing"
-	"time"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -95,10 +95,6 @@ func TestLargeValuesAreBounded(t *testing.T) {
 	if err := s.Checkpoint(filepath.Join(t.TempDir(), "copy")); err != nil { // a flush
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(30 * time.Second); s.d.large.uncounted() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are not counted after a flush", s.d.large.uncounted())
-		}
-	}
+	testkit.Eventually(t, "all bytes are counted after a flush", func() bool { return s.d.large.uncounted() <= 0 })
 	find(0)
 }
