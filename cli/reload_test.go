@@ -8,9 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
@@ -31,11 +32,7 @@ func TestAHangupReadsTheConfigurationAgain(t *testing.T) {
 			}
 			write("[log]\nlevel = \"sideways\"\n")
 			signals <- syscall.SIGHUP // it is refused, and changes nothing
-			select {                  // the file has been read
-			case <-log.refused:
-			case <-time.After(30 * time.Second):
-				t.Fatal("no line of the log says that the configuration is invalid")
-			}
+			testkit.Receive(t, "the log says that the configuration is invalid", log.refused)
 			write("[log]\nlevel = \"debug\"\n[auth]\npassword = \"s3cr3t\"\n")
 			signals <- syscall.SIGHUP
 			r := <-reloads

@@ -135,7 +135,6 @@ func TestABacklogStaysWhileCyclesPass(t *testing.T) {
 
 func TestAServerThatIsIdleHasSettled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	begun := time.Now()
 	if err := Settle(ctx, 1<<22, time.Hour); err != nil { // no process has this id
 		t.Error(err)
 	}
@@ -150,8 +149,8 @@ func TestAServerThatIsIdleHasSettled(t *testing.T) {
 			}
 		}
 	}()
-	if err := Settle(ctx, os.Getpid(), 10*time.Millisecond); err != nil || time.Since(begun) > time.Minute {
-		t.Errorf("after %s: %v", time.Since(begun), err)
+	if err := Settle(ctx, os.Getpid(), 10*time.Millisecond); err != nil { // although the process is busy
+		t.Errorf("busy: %v", err)
 	}
 	cancel()
 	if err := Settle(ctx, os.Getpid(), time.Hour); !errors.Is(err, context.Canceled) {

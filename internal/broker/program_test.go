@@ -7,9 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // The way of a process from its arguments to its exit code, without the process.
@@ -43,13 +43,7 @@ func TestTheProgramServesReloadsAndStops(t *testing.T) {
 	}
 	configure("[storage]\nengine = \"memory\"\n[slowlog]\nmax_entries = 9\n")
 	hangups <- syscall.SIGHUP
-	got := ""
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(got, "9") && time.Now().Before(end); {
-		got = answered(t, c, entries)
-	}
-	if !strings.Contains(got, "9") {
-		t.Fatalf("after the reload: %q", got)
-	}
+	testkit.Eventually(t, "the setting is reloaded", func() bool { return strings.Contains(answered(t, c, entries), "9") })
 	if _, err := io.WriteString(c, "SHUTDOWN\r\n"); err != nil {
 		t.Fatal(err)
 	}

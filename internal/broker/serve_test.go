@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // instance is a broker in this process, with its store in memory.
@@ -64,7 +65,7 @@ func (i instance) dial(t *testing.T) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(testkit.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	return c, bufio.NewReader(c)
@@ -103,7 +104,7 @@ func TestAStopEndsWaitingLeasesEmptyHanded(t *testing.T) {
 func waitForWaiter(t *testing.T, i instance) {
 	t.Helper()
 	c, r := i.dial(t)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	testkit.Eventually(t, "a lease waits", func() bool {
 		if _, err := io.WriteString(c, "FILA.QUEUE INFO jobs\r\nPING\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -115,11 +116,8 @@ func waitForWaiter(t *testing.T, i instance) {
 			}
 			info.WriteString(line)
 		}
-		if strings.Contains(info.String(), "waiters\r\n:1\r\n") {
-			return
-		}
-	}
-	t.Fatal("no lease waits")
+		return strings.Contains(info.String(), "waiters\r\n:1\r\n")
+	})
 }
 
 func TestTheShutdownCommandStopsTheBroker(t *testing.T) {

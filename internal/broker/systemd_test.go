@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -34,7 +35,7 @@ func notified(t *testing.T) *net.UnixConn {
 // before it.
 func next(t *testing.T, c *net.UnixConn) (state string, alive int) {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(testkit.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 1024)
@@ -126,7 +127,7 @@ func (s stuck) Apply(*engine.Tx) error {
 
 func wantAlive(t *testing.T, c *net.UnixConn) {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(testkit.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 64)
