@@ -36,6 +36,7 @@ type Publish struct {
 	requests []Enqueue       // one for each queue, in their order
 	failed   error           // why they could not be made again
 	stored   int             // bytes of the records of all queues
+	own      int             // of these, bytes of records that no other queue shares
 }
 
 // Published is a message that a publish has stored.
@@ -65,13 +66,13 @@ func (req *Publish) encode() error {
 	return nil
 }
 
-// record returns the record with other settings. It is the shared one if they are the same.
-func (e *encodedMessage) record(m storage.Message) []byte {
+// record returns the record with other settings, and whether it is the shared one, since they are the same.
+func (e *encodedMessage) record(m storage.Message) (record []byte, shared bool) {
 	rest := m.Append(nil)
 	if bytes.Equal(rest, e.whole[e.content:]) {
-		return e.whole
+		return e.whole, true
 	}
-	return append(slices.Clip(e.whole[:e.content]), rest...)
+	return append(slices.Clip(e.whole[:e.content]), rest...), false
 }
 
 // PreparePublish validates the request and prepares an enqueue for each queue whose binding the
@@ -107,7 +108,7 @@ func (req *Publish) begin(l *Limits) error {
 // ids see all batches up to seen.
 func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() int64) error {
 	b, _ := s.topics.get(req.Topic)
-	req.bindings, req.requests = b, nil
+	req.bindings, req.requests, req.own = b, nil, 0
 	size, n := 0, 0
 	for i := range b.all() {
 		if b.list[i].matches(req.Message.Headers) {
@@ -127,7 +128,10 @@ func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() in
 		one.Queue = b.list[i].Queue
 		one.dedup = dedupID(one)
 		one.complete(s, now)
-		one.record = req.encoded.record(one.settings())
+		var shared bool
+		if one.record, shared = req.encoded.record(one.settings()); !shared {
+			req.own += len(one.record)
+		}
 		one.Payload, one.Headers = nil, nil
 		prepareDedup(one, store, s, seen)
 		if size += len(one.record); req.BytesMax > 0 && size > req.BytesMax {
@@ -151,13 +155,7 @@ func (req *Publish) Bytes() int {
 	if req.encoded == nil {
 		return 0
 	}
-	n := len(req.encoded.whole) + request*len(req.requests)
-	for i := range req.requests {
-		if r := req.requests[i].record; len(r) > 0 && &r[0] != &req.encoded.whole[0] {
-			n += len(r)
-		}
-	}
-	return n
+	return len(req.encoded.whole) + request*len(req.requests) + req.own
 }
 
 // Publish stores a prepared message in all queues whose bindings it meets, in one write, and
@@ -302,6 +300,7 @@ func (j *publishJob) Apply(tx *Tx) error {
 	}
 	if j.again {
 		j.req.bindings, j.req.requests, j.req.failed = j.made.bindings, j.made.requests, j.err
+		j.req.stored, j.req.own = j.made.stored, j.made.own
 	}
 	j.task.resume(tx.core)
 	return nil
