@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -108,7 +109,7 @@ func (l *Loaded) environ(in Input) error {
 	for _, pair := range slices.Sorted(slices.Values(in.Environ)) {
 		variable, text, _ := strings.Cut(pair, "=")
 		key, ours := strings.CutPrefix(variable, envPrefix)
-		if !ours || notASetting(key) {
+		if !ours || notASetting(key, text) {
 			continue
 		}
 		section, rest, _ := strings.Cut(key, "__")
@@ -173,15 +174,18 @@ func (l *Loaded) hasSection(name string) bool {
 	return slices.ContainsFunc(l.settings, func(s setting) bool { return s.section() == name })
 }
 
-// notASetting recognizes variables that begin like settings and must not stop the start; no
-// section may be named as they begin:
-//
-//   - FILA_PORT, FILA_PORT_5555_TCP, FILA_SERVICE_HOST: Kubernetes sets them in every
-//     container beside a service named "fila".
-//   - FILA_URL: where the other commands find a broker.
-//   - FILA_MESSAGE_ID and the like: what a worker passes on to the programs that it starts.
-func notASetting(key string) bool {
-	return key == "PORT" || key == "URL" || strings.HasPrefix(key, "PORT_") || strings.HasPrefix(key, "SERVICE_") || strings.HasPrefix(key, "MESSAGE_")
+// ofKubernetes matches the variables, without FILA_, that Kubernetes sets in every container beside a service
+// whose name is "fila" or begins with "fila-". Settings have two underscores behind their section.
+var ofKubernetes = regexp.MustCompile(`^([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// portOfKubernetes matches the name and value of one more, which is a mistake with another value.
+var portOfKubernetes = regexp.MustCompile(`^([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://`)
+
+// notASetting recognizes variables that begin like settings and must not stop the start. No section may be
+// named as they begin. They are those of Kubernetes; FILA_URL, where the other commands find a broker; and
+// FILA_MESSAGE_ID and the like, which a worker passes on to the programs that it starts.
+func notASetting(key, value string) bool {
+	return key == "URL" || strings.HasPrefix(key, "MESSAGE_") || ofKubernetes.MatchString(key) || portOfKubernetes.MatchString(key+"="+value)
 }
 
 // find is the file to read; a named one has to be there.

@@ -272,9 +272,23 @@ func TestVariablesThatAreNoSettingsDoNotStopTheStart(t *testing.T) {
 	_, err := Load(Input{Environ: []string{
 		"FILA_PORT=tcp://10.0.0.1:5555", "FILA_SERVICE_HOST=10.0.0.1", "FILA_SERVICE_PORT=5555", "FILA_PORT_5555_TCP_ADDR=10.0.0.1",
 		"FILA_URL=fila://10.0.0.1:5555", "FILA_MESSAGE_ID=01982a6e", "FILA_MESSAGE_HEADER_TRACE=7f3a",
+		// Services named "fila-admin" and "fila-my-7", with a named port.
+		"FILA_ADMIN_SERVICE_HOST=10.0.0.2", "FILA_ADMIN_SERVICE_PORT=5557", "FILA_ADMIN_SERVICE_PORT_HTTP=5557",
+		"FILA_ADMIN_PORT=tcp://10.0.0.2:5557", "FILA_ADMIN_PORT_5557_TCP=tcp://10.0.0.2:5557", "FILA_ADMIN_PORT_5557_TCP_PROTO=tcp",
+		"FILA_ADMIN_PORT_5557_TCP_PORT=5557", "FILA_ADMIN_PORT_5557_TCP_ADDR=10.0.0.2",
+		"FILA_MY_7_PORT=udp://10.0.0.3:53", "FILA_MY_7_PORT_53_UDP=udp://10.0.0.3:53", "FILA_MY_7_PORT_9_SCTP_ADDR=10.0.0.3",
 	}})
 	if err != nil {
 		t.Error(err)
+	}
+	for _, typo := range []string{
+		"FILA_ADMIN_LISTEN_ADDR=127.0.0.1:5557", "FILA_ADMIN_PORT=5557", "FILA_PORT=5555", "FILA_STORAGE__PTAH=x", "FILA_SERVER_PORT=7001",
+		"FILA_ADMIN_PORT_HTTP_TCP=1", "FILA_ADMIN_SERVICE=10.0.0.2", "FILA_PORT_LISTEN=1",
+	} {
+		name, _, _ := strings.Cut(typo, "=")
+		if _, err := Load(Input{Environ: []string{typo}}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", typo, err)
+		}
 	}
 	for _, s := range settings(new(Config)) {
 		if slices.Contains([]string{"port", "service", "url", "message"}, s.section()) {
