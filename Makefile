@@ -83,7 +83,7 @@ fmt: $(LINT) ## format
 	$(LINT) fmt
 
 golden: ## write again the expectations of script and golden tests; read the diff before you commit it
-	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts' -count=1 -args -rewrite
+	CGO_ENABLED=0 $(GO) test ./commands -run '^TestScripts$$' -count=1 -args -rewrite
 	CGO_ENABLED=0 $(GO) test ./storage -run '^TestFormatIsWhat' -count=1 -args -update
 
 # Pinned, so that a new release of the tool is a decision. It asks vuln.go.dev.
