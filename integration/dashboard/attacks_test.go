@@ -9,6 +9,7 @@ import (
 	"github.com/go-rod/rod/lib/proto"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // another opens a second tab of the same browser, with its cookies.
@@ -32,6 +33,7 @@ func (x *tab) another(hash string) *tab {
 // The tabs of a browser have one session. A tab that shows one user does nothing for another one that
 // has logged in with a second tab, and then shows that user.
 func TestATabDoesNotActForTheUserOfAnother(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
@@ -66,6 +68,7 @@ func TestATabDoesNotActForTheUserOfAnother(t *testing.T) {
 // A broker that restarts: a page says that it cannot be reached, and goes on when it is back. Where
 // there are users, it asks for a login again, and comes back to the same page.
 func TestAPageOutlivesARestartOfTheBroker(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	for name, login := range map[string][2]string{"without users": {}, "with users": admin()} {
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +108,7 @@ func TestAPageOutlivesARestartOfTheBroker(t *testing.T) {
 
 // On a slow link nothing is sent twice, and what is typed meanwhile is not lost.
 func TestNothingIsSentTwiceOnASlowLink(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
@@ -126,6 +130,7 @@ func TestNothingIsSentTwiceOnASlowLink(t *testing.T) {
 // Names with characters that are not seen, or turn the direction of writing, neither change what stands
 // beside them nor look in a line to copy like other names.
 func TestCharactersThatAreNotSeenAreShownInLinesToCopy(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	name := "or\u202eders\u200b"
@@ -151,6 +156,7 @@ func TestCharactersThatAreNotSeenAreShownInLinesToCopy(t *testing.T) {
 // A page of another origin, or of another name for this machine, gets nothing done, with the cookie of
 // a session or without it.
 func TestAnotherSiteGetsNothingDone(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	b.do("FILA.QUEUE", "CREATE", "orders")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 const (
@@ -17,6 +18,7 @@ const (
 
 // TestABadDay goes through a day on which much goes wrong, from the browser alone.
 func TestABadDay(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	browser := browse(t)
@@ -83,7 +85,7 @@ func theFlood(x *tab, b *broker) {
 	b.work("worker", "rekrow", 12*time.Millisecond, "orders")
 	x.wait("flood")
 	x.until("the flood is the deepest", `() => document.querySelector(".card .table tbody th")?.textContent === "flood"`)
-	eventually(x.t, "the flood has a third of the deliveries", func() bool {
+	testkit.Eventually(x.t, "the flood has a third of the deliveries", func() bool {
 		share, fair := x.share("flood")
 		return fair == "33 %" && (share == "32 %" || share == "33 %" || share == "34 %")
 	})
@@ -97,7 +99,7 @@ func theFlood(x *tab, b *broker) {
 	x.wait("The weight of acme is set.")
 	x.click("link", "Keys")
 	x.wait("flood")
-	eventually(x.t, "the shares of the page are those of FILA.KEYS", func() bool {
+	testkit.Eventually(x.t, "the shares of the page are those of FILA.KEYS", func() bool {
 		k, _ := b.do("FILA.KEY", "GET", "orders", "acme").(client.Map)
 		_, fair := x.share("acme")
 		return k.Int("weight") == 2 && fair == "50 %" && percent(k.Float("fair_share")) == fair
@@ -253,7 +255,7 @@ func theDeadLetters(x *tab, b *broker) {
 	x.click("button", "Resume")
 	x.wait(`FILA.REDRIVE payments.dlq RATE 2 ERROR "dial tcp #:#: connection refused"`)
 	x.click("button", "Resume")
-	eventually(x.t, "the group is moved", func() bool { return group(refused) == 0 })
+	testkit.Eventually(x.t, "the group is moved", func() bool { return group(refused) == 0 })
 	x.gone(refused + "\t")
 	if n := group(declined); n != 10 {
 		x.t.Errorf("%d of the other group are left, want 10", n)

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
-
-// patience is how long a test waits for what must happen soon, on a busy machine.
-const patience = 30 * time.Second
 
 // broker is a running broker with its admin listener.
 type broker struct {
@@ -25,27 +22,6 @@ type broker struct {
 	t    *testing.T
 	url  string // of the dashboard
 	conn *client.Conn
-}
-
-// binary builds the broker, or returns that of TEST_BROKER.
-func binary(t *testing.T) string {
-	t.Helper()
-	if file := os.Getenv("TEST_BROKER"); file != "" {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join("..", "..", file)
-		}
-		return file
-	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(root, ".cache", "test", "dashboard", "fila")
-	out, code, err := harness.Run(t.Context(), nil, "go", "build", "-C", root, "-buildvcs=false", "-o", file, ".")
-	if err != nil || code != 0 {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return file
 }
 
 // start starts a broker with its store in memory. login is the user and password of the test's own
@@ -60,29 +36,18 @@ func start(t *testing.T, login [2]string, args ...string) *broker {
 // launch starts the process of a broker, which ends with the test.
 func launch(t *testing.T, args ...string) *broker {
 	t.Helper()
-	addr, err := harness.Reserve()
-	if err != nil {
+	addr := kit.Reserve(t)
+	b := kit.Prepare(t, append([]string{"--admin.listen_addr", addr, "--admin.figures_ms", "500", "--log.level", "warn"}, args...)...)
+	if err := b.Start(); err != nil { // with users, what tells whether it is ready needs a login
 		t.Fatal(err)
 	}
-	b, err := harness.New(binary(t), t.TempDir(), append([]string{"--admin.listen_addr", addr, "--admin.figures_ms", "500", "--log.level", "warn"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 	return &broker{Broker: b, t: t, url: "http://" + addr + "/"}
 }
 
 // serves waits until the broker serves, and opens the connection of the test.
 func (b *broker) serves(login [2]string) {
 	b.t.Helper()
-	eventually(b.t, "the broker is ready", func() bool {
+	testkit.Eventually(b.t, "the broker is ready", func() bool {
 		r, err := http.Get(b.url + "readyz")
 		if err != nil {
 			return false
@@ -180,14 +145,4 @@ func (b *broker) work(user, password string, every time.Duration, queues ...stri
 		cancel()
 		<-ended
 	})
-}
-
-// eventually polls what another process is about to do.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it never happens: %s", what)
-		}
-	}
 }

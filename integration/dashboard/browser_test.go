@@ -11,12 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-rod/rod"
 	"github.com/go-rod/rod/lib/input"
 	"github.com/go-rod/rod/lib/launcher"
 	"github.com/go-rod/rod/lib/proto"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -157,15 +158,19 @@ func (x *tab) settle() {
 func (x *tab) until(what, js string, args ...any) {
 	x.t.Helper()
 	var last error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		r, err := x.Eval(js, args...)
-		if err == nil && r.Value.Bool() {
-			return
+	held := false
+	defer func() {
+		if !held {
+			x.shoot("failed")
+			x.t.Logf("the last error was %v; the page says:\n%s", last, x.text())
 		}
+	}()
+	testkit.Eventually(x.t, what, func() bool {
+		r, err := x.Eval(js, args...)
 		last = err
-	}
-	x.shoot("failed")
-	x.t.Fatalf("it never happens: %s (%v); the page says:\n%s", what, last, x.text())
+		held = err == nil && r.Value.Bool()
+		return held
+	})
 }
 
 // drawn waits until the page shows what it is about.
@@ -224,14 +229,20 @@ func (x *tab) look(role, name string) (*rod.Element, error) {
 // find waits for an element with a role and a name.
 func (x *tab) find(role, name string) *rod.Element {
 	x.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if e, err := x.look(role, name); err == nil {
-			return e
+	var found *rod.Element
+	defer func() {
+		if found == nil {
+			x.shoot("failed")
+			x.t.Logf("the page says:\n%s", x.text())
 		}
-	}
-	x.shoot("failed")
-	x.t.Fatalf("there is no %s %q; the page says:\n%s", role, name, x.text())
-	return nil
+	}()
+	testkit.Eventually(x.t, fmt.Sprintf("there is a %s %q", role, name), func() bool {
+		if e, err := x.look(role, name); err == nil {
+			found = e
+		}
+		return found != nil
+	})
+	return found
 }
 
 // click clicks what has a role and a name. The page may be drawn again meanwhile, so it tries again.
@@ -239,7 +250,7 @@ func (x *tab) click(role, name string) {
 	x.t.Helper()
 	var last error
 	for range 5 {
-		e := x.find(role, name).Timeout(patience)
+		e := x.find(role, name).Timeout(testkit.Patience())
 		if last = e.ScrollIntoView(); last != nil {
 			continue
 		}

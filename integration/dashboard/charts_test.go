@@ -11,16 +11,18 @@ import (
 	"github.com/go-rod/rod/lib/proto"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // Charts begin with what the broker has done before the page was opened, of all queues and of each.
 func TestChartsBeginBeforeThePageWasOpened(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.enqueue(300, "orders", "x")
 	moments := func() int { return len(client.Maps(b.do("FILA.HISTORY", "orders"))) }
-	eventually(t, "the broker has kept something", func() bool {
+	testkit.Eventually(t, "the broker has kept something", func() bool {
 		all := client.Maps(b.do("FILA.HISTORY", "orders"))
 		return len(all) > 1 && all[len(all)-1].Int("enqueued") == 300
 	})
@@ -39,12 +41,13 @@ func TestChartsBeginBeforeThePageWasOpened(t *testing.T) {
 // A page that was left for so long that its charts have a gap asks the broker again for what it lacks, and
 // shows each moment once: two at the same time would have no rate, and the chart no scale.
 func TestChartsFillTheGapOfAPageThatWasLeft(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.enqueue(300, "orders", "x")
 	moments := func() int { return len(client.Maps(b.do("FILA.HISTORY", "orders"))) }
-	eventually(t, "the broker has kept something", func() bool { return moments() > 1 })
+	testkit.Eventually(t, "the broker has kept something", func() bool { return moments() > 1 })
 	x := open(t, browse(t), b.url, "#/queues/orders")
 	x.until("the table has what was before", `() => document.querySelector(".chart").querySelectorAll("tbody tr").length > 1`)
 	leave := func(hash string) {
@@ -54,7 +57,7 @@ func TestChartsFillTheGapOfAPageThatWasLeft(t *testing.T) {
 	}
 	leave("#/config")
 	kept := moments()
-	eventually(t, "more than 15 s have gone by", func() bool { return moments() >= kept+3 })
+	testkit.Eventually(t, "more than 15 s have gone by", func() bool { return moments() >= kept+3 })
 	kept = moments()
 	leave("#/queues/orders")
 	x.wait("Live")
@@ -103,6 +106,7 @@ func (x *tab) drag(selector string, from, to float64) {
 // A chart zooms where it is dragged over, together with the others, and shows all again after a
 // double click; and the same by keyboard.
 func TestChartsZoom(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
@@ -116,7 +120,7 @@ func TestChartsZoom(t *testing.T) {
 		}
 		return r.Value.Int()
 	}
-	eventually(t, "there are some figures", func() bool { return rows() > 4 })
+	testkit.Eventually(t, "there are some figures", func() bool { return rows() > 4 })
 	x.drag(".u-over", 0.85, 0.99)
 	x.wait("Show all")
 	if n := rows(); n == 0 {
@@ -158,6 +162,7 @@ func TestChartsZoom(t *testing.T) {
 // The clients that wait for a queue are listed in their order, with their names, and the consumers
 // that hold leases.
 func TestTheConsumersOfAQueueAreListed(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
@@ -172,7 +177,7 @@ func TestTheConsumersOfAQueueAreListed(t *testing.T) {
 		go func() {
 			_, _ = c.Do(t.Context(), "FILA.LEASE", "orders", "BLOCK", "0", "CONSUMER", fmt.Sprint("worker-", i))
 		}()
-		eventually(t, "it waits", func() bool { return len(client.Maps(b.do("FILA.WAITERS", "orders"))) == i+1 })
+		testkit.Eventually(t, "it waits", func() bool { return len(client.Maps(b.do("FILA.WAITERS", "orders"))) == i+1 })
 	}
 	x := open(t, browse(t), b.url, "#/queues/orders/consumers")
 	x.wait("3 waiting clients")
@@ -188,6 +193,7 @@ func TestTheConsumersOfAQueueAreListed(t *testing.T) {
 // A change of weight is seen with the second event of live figures, which come each second, whatever
 // the age of other figures: the fair shares are new, and the shares move.
 func TestSharesMoveWithinTwoSecondsOfAChangeOfWeight(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{}, "--admin.figures_ms", "5000")
 	b.do("FILA.QUEUE", "CREATE", "orders")
@@ -199,13 +205,13 @@ func TestSharesMoveWithinTwoSecondsOfAChangeOfWeight(t *testing.T) {
 	go x.EachEvent(func(*proto.NetworkEventSourceMessageReceived) { events.Add(1) })()
 	x.visit("#/queues/orders")
 	x.wait("acme")
-	eventually(t, "both have their half", func() bool {
+	testkit.Eventually(t, "both have their half", func() bool {
 		part, fair := x.share("acme")
 		return part == "50 %" && fair == "50 %"
 	})
 	seen, began := events.Load(), time.Now()
 	b.do("FILA.KEY", "SET", "orders", "acme", "WEIGHT", "4")
-	eventually(t, "the fair share is new, and the share moves", func() bool {
+	testkit.Eventually(t, "the fair share is new, and the share moves", func() bool {
 		part, fair := x.share("acme")
 		return fair == "80 %" && part > "50 %"
 	})
@@ -214,7 +220,7 @@ func TestSharesMoveWithinTwoSecondsOfAChangeOfWeight(t *testing.T) {
 		t.Errorf("it took %d events of live figures, want at most 2", n)
 	}
 	t.Logf("seen after %d events of live figures, %s", n, took.Round(time.Millisecond))
-	eventually(t, "the shares are those of FILA.KEYS", func() bool {
+	testkit.Eventually(t, "the shares are those of FILA.KEYS", func() bool {
 		agree := true
 		for _, k := range client.Maps(b.do("FILA.KEYS", "orders", "BY", "DEPTH").([]any)[1]) {
 			part, fair := x.share(k.Text("key"))

@@ -5,8 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // cluster starts three nodes that are one broker.
@@ -14,11 +15,7 @@ func cluster(t *testing.T, login [2]string, args ...string) []*broker {
 	t.Helper()
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
-		addr, err := harness.Reserve()
-		if err != nil {
-			t.Fatal(err)
-		}
-		peers = append(peers, id+"="+addr)
+		peers = append(peers, id+"="+kit.Reserve(t))
 	}
 	var nodes []*broker
 	for _, id := range []string{"a", "b", "c"} {
@@ -33,6 +30,7 @@ func cluster(t *testing.T, login [2]string, args ...string) []*broker {
 // The dashboard of each node is that of the broker, by way of the node that leads: it shows the same,
 // does the same, and goes on when another node takes over.
 func TestTheDashboardOfEachNodeIsThatOfTheBroker(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	nodes := cluster(t, [2]string{})
 	nodes[0].do("FILA.QUEUE", "CREATE", "orders")
@@ -68,7 +66,7 @@ func TestTheDashboardOfEachNodeIsThatOfTheBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	tabs[0].wait("unreachable")
-	eventually(t, "the others are one broker without it", func() bool {
+	testkit.Eventually(t, "the others are one broker without it", func() bool {
 		_, err := nodes[1].conn.Do(t.Context(), "FILA.QUEUE", "RESUME", "orders")
 		return err == nil
 	})
@@ -91,7 +89,7 @@ func (b *broker) status() map[string]client.Map {
 // leader returns the id of the node that leads, as this one knows it, once it knows one.
 func (b *broker) leader() (id string) {
 	b.t.Helper()
-	eventually(b.t, "a node leads", func() bool {
+	testkit.Eventually(b.t, "a node leads", func() bool {
 		for name, m := range b.status() {
 			if m.Text("role") == "leader" {
 				id = name
@@ -128,6 +126,7 @@ func (x *tab) row(id string) map[string]string {
 // says whom. The leadership is handed over from there; a node that dies is seen on all that are left, on
 // every page, and when it comes back, too.
 func TestThePageOfTheNodesShowsHowEachIs(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	nodes := cluster(t, [2]string{}, "--cluster.election_ms", "5000") // on a busy machine none leads by chance
 	ids := []string{"a", "b", "c"}
@@ -141,7 +140,7 @@ func TestThePageOfTheNodesShowsHowEachIs(t *testing.T) {
 		tabs = append(tabs, x)
 		x.find("link", "Nodes")
 		for _, id := range ids {
-			eventually(t, "the page of "+ids[i]+" says of "+id+" what the broker says", func() bool {
+			testkit.Eventually(t, "the page of "+ids[i]+" says of "+id+" what the broker says", func() bool {
 				row, m := x.row(id), b.status()[id]
 				return m != nil && strings.HasPrefix(row["Node"], id) && strings.Contains(row["Node"], "this one") == (id == ids[i]) && row["Role"] == m.Text("role") &&
 					strings.HasPrefix(row["State"], "online") && row["Behind"] == "0" && strings.HasPrefix(row["Addresses"], m.Text("client")) && strings.Contains(row["Addresses"], m.Text("address")) && strings.Contains(row["Node"], m.Text("version"))
@@ -198,7 +197,7 @@ func TestThePageOfTheNodesShowsHowEachIs(t *testing.T) {
 		if i == dead {
 			continue
 		}
-		eventually(t, ids[i]+" says that "+ids[dead]+" is down, and why", func() bool {
+		testkit.Eventually(t, ids[i]+" says that "+ids[dead]+" is down, and why", func() bool {
 			state := x.row(ids[dead])["State"]
 			return strings.HasPrefix(state, "down") && len(state) > len("down ")
 		})
@@ -226,6 +225,7 @@ func TestThePageOfTheNodesShowsHowEachIs(t *testing.T) {
 
 // A broker alone has no page of nodes in its menu, and no note about them.
 func TestABrokerAloneSaysNothingOfNodes(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	x := open(t, browse(t), b.url, "#/nodes")
@@ -240,6 +240,7 @@ func TestABrokerAloneSaysNothingOfNodes(t *testing.T) {
 // The users of several nodes are the same. A viewer sees the nodes on each of them and can do nothing to
 // them, nor can an operator. A user that is deleted by way of one node is logged out of the others in time.
 func TestTheUsersOfSeveralNodesSeeThem(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	nodes := cluster(t, admin(), withUsers(t)...)
 	nodes[0].do("FILA.QUEUE", "CREATE", "orders")
@@ -266,7 +267,7 @@ func TestTheUsersOfSeveralNodesSeeThem(t *testing.T) {
 		other := nodes[(i+1)%3]
 		create := func() {
 			other.do(append([]string{"ACL", "SETUSER", "viewer"}, viewerRule()...)...)
-			eventually(t, "the user is known to the node", func() bool { return strings.Contains(fmt.Sprint(b.do("ACL", "USERS")), "viewer") })
+			testkit.Eventually(t, "the user is known to the node", func() bool { return strings.Contains(fmt.Sprint(b.do("ACL", "USERS")), "viewer") })
 		}
 		x.endsInTime("node "+itoa(i), "#/", create, func() { other.do("ACL", "DELUSER", "viewer") })
 	}

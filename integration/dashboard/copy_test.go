@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // The lines that a dialog shows do the same when they are typed: in redis-cli, and in a shell.
 func TestTheLinesOfADialogDoTheSameWhenTyped(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	const payload = "it's \"quoted\" \\ $HOME `id` $(id) ! * ~ €\n\ttab; & | > <"
 	const key, header = "a key with 'quotes'", "#x y"
@@ -30,7 +33,7 @@ func TestTheLinesOfADialogDoTheSameWhenTyped(t *testing.T) {
 	lines["shell"] = x.command()
 
 	bin := t.TempDir()
-	binary, err := filepath.Abs(binary(t))
+	binary, err := filepath.Abs(kit.Binary(t))
 	if err != nil {
 		t.Fatal(err)
 	}

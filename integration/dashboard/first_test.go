@@ -3,6 +3,8 @@ package dashboard
 import (
 	"regexp"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // emptyPages are the addresses of all pages that a broker without queues has.
@@ -21,6 +23,7 @@ var noValue = regexp.MustCompile(`\b(NaN|undefined|Infinity|null|\[object)\b|-\d
 // then has one message, is accessible, has room and says nothing that is no value. Each page leaves a
 // picture of both themes, to be looked at.
 func TestABrokerOnItsFirstDay(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	source := axe(t)

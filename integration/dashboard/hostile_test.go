@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // hostile is a text that would run if any page took it for markup.
@@ -20,6 +21,7 @@ const hostile = `<img src=x onerror="document.title='owned'"><script>document.ti
 
 // What is stored by anyone is shown as text, on every page that shows it.
 func TestStoredTextIsShownAsText(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	name := hostile + `"'&amp;`
 	backups := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", ""))
@@ -94,6 +96,7 @@ func (x *tab) wantNoMarkup(page string) {
 // What a node says of itself and of others is shown as text too, whatever it says: it may have been
 // taken over, or be of another version.
 func TestWhatNodesSayIsShownAsText(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	node := func(role, state string) map[string]any {
@@ -182,6 +185,7 @@ func errorOf(b *broker, dlq string) string {
 
 // Names that are not UTF-8 are shown, and lead to what they name.
 func TestNamesThatAreNoTextLeadToWhatTheyName(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	name := "bytes\xff\"q"

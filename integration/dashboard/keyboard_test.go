@@ -7,6 +7,7 @@ import (
 	"github.com/go-rod/rod/lib/input"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // focused returns what has the focus: its role or tag, and its text or label.
@@ -57,6 +58,7 @@ func (x *tab) wantFocus(what string) {
 
 // A queue is found, paused and purged without a mouse.
 func TestEverythingIsReachedByKeyboard(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
@@ -117,6 +119,7 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 
 // Tab comes to every control of every page, and whatever it comes to shows its focus.
 func TestTabComesToEveryControl(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
@@ -159,6 +162,7 @@ func TestTabComesToEveryControl(t *testing.T) {
 
 // Every control of every page has a name, and each page a heading that the title names, too.
 func TestEveryPageIsNamed(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-rod/rod/lib/proto"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 var (
@@ -72,6 +73,7 @@ func (b *broker) many(queues, keys int) {
 // Ten thousand queues and very many keys: a page asks for as much as with ten of each, shows a
 // page of them, and finds what is wrong with one at the end.
 func TestManyQueuesAndKeysChangeNothingButTheNumberShown(t *testing.T) {
+	testkit.AtLength(t)
 	b := start(t, [2]string{})
 	b.many(10, 10)
 	x := open(t, browse(t), b.url, "#/")
@@ -131,6 +133,7 @@ func (b *broker) waits(t *testing.T) string {
 // Search finds one of very many messages by its header, its payload and its error, says how far it
 // is, and can be stopped and gone on with.
 func TestASearchFindsOneOfManyAndCanBeStopped(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
@@ -189,6 +192,7 @@ func (x *tab) link(latency time.Duration) {
 // A search that runs is stopped by its button: the broker reads no further page, the page says how
 // far it came, and to go on goes on from there.
 func TestASearchThatRunsIsStoppedAndGoesOn(t *testing.T) {
+	testkit.AtLength(t)
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	many := max(*manyKeys, 120_000)
@@ -212,7 +216,7 @@ func TestASearchThatRunsIsStoppedAndGoesOn(t *testing.T) {
 	x.find("button", "Go on")
 	at := looked()
 	var stopped int
-	eventually(t, "the requests of the search have ended", func() bool {
+	testkit.Eventually(t, "the requests of the search have ended", func() bool {
 		n := b.calls("fila.browse")
 		same := n == stopped
 		stopped = n

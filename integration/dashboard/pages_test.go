@@ -2,10 +2,12 @@ package dashboard
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // shop fills a broker with what a shop would have: tenants, a flood, failures, throttles.
@@ -85,8 +87,18 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	b.work("", "", 15*time.Millisecond, "orders", "mails")
 	source := axe(t)
 	x := open(t, browse(t), b.url, "#/")
-	for name, hash := range everyPage(b) {
-		for _, scheme := range []string{"light", "dark"} {
+	pages, schemes, actions := everyPage(b), []string{"light", "dark"}, []string{"Enqueue", "Purge"}
+	if testing.Short() { // all pages are opened, and a few are looked at closely
+		schemes, actions = schemes[:1], actions[:1]
+		for _, hash := range pages {
+			x.visit(hash)
+			x.drawn()
+			x.wantQuiet()
+		}
+		maps.DeleteFunc(pages, func(name, _ string) bool { return name != "overview" && name != "messages" })
+	}
+	for name, hash := range pages {
+		for _, scheme := range schemes {
 			x.theme(scheme)
 			x.size(1280, 900)
 			x.visit(hash)
@@ -104,13 +116,13 @@ func TestEveryPageIsAccessible(t *testing.T) {
 	}
 
 	// The dialogs of actions: one with fields, and one that wants a name typed.
-	for _, action := range []string{"Enqueue", "Purge"} {
+	for _, action := range actions {
 		x.size(320, 800)
 		x.visit("#/queues/orders")
 		x.drawn()
 		x.click("button", action)
 		x.wait("This sends:")
-		for _, scheme := range []string{"light", "dark"} {
+		for _, scheme := range schemes {
 			x.theme(scheme)
 			x.accessible(source, action+" "+scheme)
 			x.narrow(action)
@@ -118,10 +130,23 @@ func TestEveryPageIsAccessible(t *testing.T) {
 		}
 		x.click("button", "Cancel")
 	}
+
+	// An action is done.
+	x.size(1280, 900)
+	x.visit("#/queues/thumbnails")
+	x.drawn()
+	x.click("button", "Pause")
+	x.wait("FILA.QUEUE PAUSE thumbnails")
+	x.click("button", "Pause")
+	x.wait("paused")
+	if n := b.do("FILA.QUEUE", "INFO", "thumbnails").(client.Map).Int("paused_out"); n != 1 {
+		t.Errorf("paused_out is %d", n)
+	}
 }
 
 // A link with an invalid id, such as one that was copied in part, leads to a page that says so.
 func TestTheMessagePageSaysThatAnIDIsInvalid(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "orders")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-rod/rod/lib/proto"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 var (
@@ -28,6 +30,7 @@ func pictures(b *broker) map[string]string {
 // The documents have a picture of each page. They are made here, of a broker that works, and not
 // compared: look at them.
 func TestTheDocumentsHaveAPictureOfEachPage(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", "dashboard.md"))
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/go-rod/rod/lib/input"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // siteDir is where `make site` makes the site of documents.
@@ -29,6 +31,7 @@ func siteDir(t *testing.T) string {
 // finds, the theme changes, every link of every page leads to a page and a heading, pictures are
 // there. No request leaves the site, and the browser complains of nothing.
 func TestTheSiteWorksFromDiskAndFromAServer(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	dir := siteDir(t)
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))

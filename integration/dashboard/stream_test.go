@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // streams counts the connections of streams and requests under way.
@@ -18,12 +19,13 @@ func (b *broker) streams() int {
 // A page has one stream, which ends while its tab is hidden and comes back with it. Figures go on
 // after the broker was away.
 func TestAPageHasOneStreamAndNoneWhileItIsHidden(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	shop(b)
 	x := open(t, browse(t), b.url, "#/queues/orders")
 	x.wait("Live")
-	eventually(t, "there is one stream", func() bool { return b.streams() == 1 })
+	testkit.Eventually(t, "there is one stream", func() bool { return b.streams() == 1 })
 	hide := func(hidden bool) {
 		if _, err := x.Eval(`(hidden) => { Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden }); document.dispatchEvent(new Event("visibilitychange")); }`, hidden); err != nil {
 			t.Fatal(err)
@@ -31,15 +33,15 @@ func TestAPageHasOneStreamAndNoneWhileItIsHidden(t *testing.T) {
 	}
 	hide(true)
 	x.wait("Stopped while hidden")
-	eventually(t, "there is none", func() bool { return b.streams() == 0 })
+	testkit.Eventually(t, "there is none", func() bool { return b.streams() == 0 })
 	b.do("FILA.PURGE", "orders")
 	hide(false)
 	x.wait("Live")
 	x.wait("No key has messages.")
-	eventually(t, "there is one again", func() bool { return b.streams() == 1 })
+	testkit.Eventually(t, "there is one again", func() bool { return b.streams() == 1 })
 	x.visit("#/throttles")
 	x.drawn()
-	eventually(t, "a page without live figures has none", func() bool { return b.streams() == 0 })
+	testkit.Eventually(t, "a page without live figures has none", func() bool { return b.streams() == 0 })
 
 	x.visit("#/queues/orders")
 	x.wait("Live")
@@ -51,6 +53,7 @@ func TestAPageHasOneStreamAndNoneWhileItIsHidden(t *testing.T) {
 
 // What the page takes a user to be allowed to is what the broker says, for patterns of all kinds.
 func TestThePageReadsPatternsOfQueuesAsTheBroker(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	patterns := []string{"~jobs*", "%R~jobs*", "%W~jobs*", "~jobs:[0-9]", "~jobs:[^0-9]", "~j?bs:1", `~jobs\*`, "%RW~*:1 %R~jobs*", "~[a-j]*", "~jobs:[]", "~*"}
 	queues := []string{"jobs", "jobs:1", "jobs:x", "jobs*", "mails"}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // bindings returns the bindings of a topic, each as its queue and its headers.
@@ -21,6 +22,7 @@ func bindings(b *broker, topic string) string {
 // A queue is bound, its headers are changed, a message is published and the queue is unbound; each dialog
 // shows the line that it sends.
 func TestTopicsAreBoundAndPublishedToFromTheDashboard(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "billing")
@@ -93,6 +95,7 @@ func TestTopicsAreBoundAndPublishedToFromTheDashboard(t *testing.T) {
 
 // Headers that cannot be typed stay as they are while another line is changed.
 func TestBytesOfABindingAreKept(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "q")
@@ -114,6 +117,7 @@ func TestBytesOfABindingAreKept(t *testing.T) {
 
 // To bind takes rights to the topic and to the queue; the one that is missing is named.
 func TestTheRightsToATopicAndToAQueueAreNamed(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t, "user shop on >pohs ~order.* %R~* &* +@all\n")...)
 	b.do("FILA.QUEUE", "CREATE", "billing")
@@ -138,6 +142,7 @@ func TestTheRightsToATopicAndToAQueueAreNamed(t *testing.T) {
 
 // A key of an ordered queue says which message it waits for, and until when.
 func TestAKeyOfAnOrderedQueueSaysWhatItWaitsFor(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	x := open(t, browse(t), b.url, "#/")

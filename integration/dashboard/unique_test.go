@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // A schedule has one message at a time, a message shows its id, and a redrive says which messages it
 // leaves because another has the id.
 func TestUniqueIdsAreShown(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, [2]string{})
 	b.do("FILA.QUEUE", "CREATE", "jobs")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-rod/rod/lib/proto"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // The users of docs/how-to/security.md, with their names backwards as passwords, and one for workers.
@@ -53,6 +55,7 @@ func (x *tab) disabled() (reasons map[string]string, enabled []string) {
 
 // A user that may only look sees every page, and can do nothing on any of them.
 func TestAUserThatMayOnlyLookSeesAllAndDoesNothing(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
@@ -92,6 +95,7 @@ func TestAUserThatMayOnlyLookSeesAllAndDoesNothing(t *testing.T) {
 // An operator and an admin see every page as well, and no page asks for what it may not. An admin may do
 // all that there is.
 func TestOperatorsAndAdminsSeeEveryPage(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
@@ -123,6 +127,7 @@ func TestOperatorsAndAdminsSeeEveryPage(t *testing.T) {
 
 // An operator runs queues, and neither changes settings of the server nor sees the users.
 func TestAnOperatorDoesWhatItsRightsSay(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
@@ -154,13 +159,8 @@ func (x *tab) lasts(act func()) time.Duration {
 	x.t.Helper()
 	began := time.Now()
 	act()
-	for end := began.Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if r, err := x.Eval(`() => !!document.querySelector(".login")`); err == nil && r.Value.Bool() {
-			return time.Since(began)
-		}
-	}
-	x.t.Fatalf("the session goes on; the page says:\n%s", x.text())
-	return 0
+	x.until("the session has ended", `() => !!document.querySelector(".login")`)
+	return time.Since(began)
 }
 
 // endMax is how long a session may outlive its user. Where the machine is busy with something else a
@@ -201,6 +201,7 @@ func viewerRule() []string {
 // A session and its streams end with its user, within a second, and with them what the page shows. What
 // had the cookie gets nothing any more.
 func TestADeletedUserIsLoggedOut(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
@@ -237,6 +238,7 @@ func TestADeletedUserIsLoggedOut(t *testing.T) {
 }
 
 func TestAWrongPasswordIsSaid(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	x := open(t, browse(t), b.url, "#/")

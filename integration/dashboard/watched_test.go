@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 var (
@@ -109,7 +112,7 @@ func (b *broker) turns() map[float64]float64 {
 
 // top runs fila top until the context ends, and counts its pictures.
 func (b *broker) top(ctx context.Context, pictures *atomic.Int64, queue ...string) {
-	cmd := exec.CommandContext(ctx, binary(b.t), append([]string{"top", "--batch", "--url", "fila://" + b.Addr()}, queue...)...)
+	cmd := exec.CommandContext(ctx, kit.Binary(b.t), append([]string{"top", "--batch", "--url", "fila://" + b.Addr()}, queue...)...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -152,7 +155,7 @@ func (b *broker) watching(tabs []*tab, act func()) {
 		tabs[i].drawn()
 		tabs[i].wait("Live")
 	}
-	eventually(b.t, "all of them watch", func() bool { return scrapes.Load() > 0 && pictures.Load() > 1 })
+	testkit.Eventually(b.t, "all of them watch", func() bool { return scrapes.Load() > 0 && pictures.Load() > 1 })
 	act()
 	for _, x := range tabs {
 		x.wait("Live")
@@ -165,6 +168,7 @@ func (b *broker) watching(tabs []*tab, act func()) {
 // Other clients do not wait for what watches the broker: two dashboards, a scrape each second and
 // fila top. The figures are for a machine that does nothing else: make bench-dashboard.
 func TestOtherClientsDoNotWaitForWhatWatches(t *testing.T) {
+	testkit.AtLength(t)
 	b := start(t, [2]string{}, "--admin.figures_ms", "5000")
 	b.many(*manyQueues, *manyKeys)
 	b.do("FILA.QUEUE", "CREATE", "probed", "NODLQ")

@@ -8,15 +8,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // fila web serves the dashboard for a broker elsewhere, as the user of its URL, at an address that
 // only its user knows.
 func TestTheDashboardIsServedForABrokerElsewhere(t *testing.T) {
+	testkit.AtLength(t)
 	t.Parallel()
 	b := start(t, admin(), withUsers(t)...)
 	shop(b)
-	cmd := exec.Command(binary(t), "web", "--url", "fila://operator:rotarepo@"+b.Addr(), "--listen", "127.0.0.1:0")
+	cmd := exec.Command(kit.Binary(t), "web", "--url", "fila://operator:rotarepo@"+b.Addr(), "--listen", "127.0.0.1:0")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
