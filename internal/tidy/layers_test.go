@@ -117,7 +117,7 @@ func layers() map[string]layer {
 		"integration/harness": {},
 		"integration/kit":     {may: []string{"integration/harness", "internal/testkit"}},
 		"integration/tiers":   {may: []string{"integration/harness"}},
-		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}},
+		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}, tests: []string{"integration/kit"}},
 		"integration/bench":   {may: []string{"integration/harness", "internal/bench", "internal/proc", "internal/progress"}},
 		// A separate module, so that Fila does not depend on the systems under comparison.
 		"integration/peers":       {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
@@ -125,9 +125,9 @@ func layers() map[string]layer {
 		// Judge the replies of clients, and cut the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},
-		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}},
+		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}, tests: []string{"integration/kit"}},
 		// Damages stores, and locates the deletions in them.
-		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}},
+		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}, tests: []string{"integration/kit"}},
 		"internal/tidy":      {},
 		// What tests wait with.
 		"internal/testkit": {},
