@@ -177,7 +177,7 @@ func (m *Model) Explained(key string, explanation client.Map, err error) {
 }
 
 // Failed shows why there are no new figures.
-func (m *Model) Failed(err error) { m.Trouble = err.Error() + "; trying again" }
+func (m *Model) Failed(err error) { m.Trouble = "trying again: " + err.Error() }
 
 // Render is the screen.
 func (m *Model) Render() string {

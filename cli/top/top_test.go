@@ -239,3 +239,12 @@ func TestNumbersAreShort(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// However long the error is, the screen says that the view goes on.
+func TestAViewThatTriesAgainSaysSoInANarrowTerminal(t *testing.T) {
+	m := &Model{View: View{Width: 80, Height: 10, Live: true}}
+	m.Failed(errors.New("no broker at 127.0.0.1:44789: dial tcp 127.0.0.1:44789: connect: connection refused"))
+	if screen := m.Render(); !strings.Contains(screen, "trying again") || !strings.Contains(screen, "no broker at 127.0.0.1:44789") {
+		t.Errorf("the screen is\n%s", screen)
+	}
+}
