@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -58,11 +60,15 @@ func TestAnAdaptiveThrottleFollowsAProvider(t *testing.T) {
 		p := s.provider
 		return p.busy / seconds / float64(p.most), float64(p.refused) / float64(p.calls)
 	}
+	seeds := uint64(3)
+	if testing.Short() {
+		seeds = 1
+	}
 	for name, work := range map[string]func(s *schedSim) time.Duration{
 		"exponential": exponential, "uniform": uniform, "narrow": narrow,
 		"constant": func(*schedSim) time.Duration { return time.Second },
 	} {
-		for seed := range uint64(3) {
+		for seed := range seeds {
 			use, refused := run(seed, work, true, 300)
 			_, without := run(seed, work, false, 5) // what was refused piles up
 			t.Logf("%s, seed %d: %.1f %% of the capacity used, %.1f %% of the calls refused; %.1f %% without ADAPTIVE", name, seed, 100*use, 100*refused, 100*without)

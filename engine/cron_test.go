@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -7,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/internal/queueset"
@@ -42,14 +43,6 @@ func TestARecurringMessageThatWouldExpireBeforeItIsReadyIsRefused(t *testing.T) 
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-}
-
-func (w *world) cron(cr Cron) {
-	w.t.Helper()
-	if err := w.PrepareCron(&cr); err != nil {
-		w.t.Fatal(err)
-	}
-	w.must(func(tx *Tx) error { return tx.SetCron(&cr) })
 }
 
 func (w *world) cronInfo(name string) CronInfo {
@@ -92,11 +85,6 @@ func wantTicks(t *testing.T, got []int64, want ...int64) {
 	if !slices.Equal(got, want) {
 		t.Errorf("ticks at %v, want %v", got, want)
 	}
-}
-
-// 1_700_000_000 is 22:13:20: each minute begins 40 seconds after a round number.
-func minutely(o CatchUp) Cron {
-	return Cron{Name: "m", Expression: "* * * * *", CatchUp: o, Message: Enqueue{Queue: "q", Payload: []byte("x")}}
 }
 
 func TestATickIsAMessage(t *testing.T) {
@@ -336,44 +324,6 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 	w.Advance(time.Minute)
 	wantTicks(t, w.drained("q"), 100)
 	wantTicks(t, w.drained("other"), 100, 100)
-}
-
-// slowEnqueue is an on_enqueue hook that takes a minute.
-type slowEnqueue struct{ simHook }
-
-func (slowEnqueue) OnEnqueue(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.EnqueueDecision, error) {
-	time.Sleep(time.Minute)
-	return hook.EnqueueDecision{}, nil
-}
-
-// A round runs up to 64 hooks; other off-loop reads do not wait for them.
-func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := storage.NewMemory()
-		w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-		w.queue("q", QueueOptions{})
-		w.cron(minutely(CatchUpAll))
-		e, err := New(DefaultConfig(), store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		round := &cronRound{
-			jobs:     []*cronJob{{name: "m", set: storage.Cron{Queue: "q"}}},
-			snapshot: (&Snapshot{}).withHook("q", hook.OnEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
-		}
-		first, second := &page{}, &page{}
-		e.startJobs(&work{jobs: []job{first, round, second}})
-		synctest.Wait()
-		e.mu.Lock()
-		if len(e.inbox) != 2 || e.inbox[0].Call != first || e.inbox[1].Call != second {
-			t.Errorf("%d results before the hook has answered, want those of the two reads", len(e.inbox))
-		}
-		e.mu.Unlock()
-		e.background.Wait()
-		if n := len(e.inbox); n != 3 || e.inbox[2].Call != round || round.jobs[0].err != nil {
-			t.Errorf("%d results at the end", n)
-		}
-	})
 }
 
 // While the store takes no writes, no tick is lost or repeated.

@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -173,7 +175,11 @@ func (p *pairs) reweighted(s *stall, old uint32) {
 // arrivals, churn and changes of weight.
 func TestSharesStayWithinABoundInEveryWindow(t *testing.T) {
 	widest, deliveries := 0.0, 0
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if testing.Short() {
+		seeds = 20
+	}
+	for seed := range seeds {
 		p := watchRandomMarket(t, seed)
 		widest, deliveries = max(widest, p.widest), deliveries+len(p.m.order)
 		if t.Failed() {

@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -292,7 +294,7 @@ func (u *setUp) disturb(shared []*schedThrottle) {
 func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 	n := *schedSetUps
 	if testing.Short() {
-		n = min(n, 10)
+		n = min(n, 5)
 	}
 	j := &schedJudge{}
 	for seed := *simFirst; seed < *simFirst+uint64(n); seed++ { //nolint:gosec // positive

@@ -1,42 +1,17 @@
+//go:build !race
+
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
-
-// textHook is a hook whose version is its source.
-type textHook struct {
-	simHook
-	source string
-}
-
-func (h textHook) Source() string  { return h.source }
-func (h textHook) Version() string { return "v-" + h.source[:min(len(h.source), 20)] }
-
-// textScripts compiles sources that do not begin with "bad".
-type textScripts struct{}
-
-func (textScripts) Load(_ hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
-	if strings.HasPrefix(source, "bad") {
-		return nil, errors.New("line 1")
-	}
-	return textHook{simHook{kind}, source}, nil
-}
-
-func (s textScripts) Restore(kind hook.Kind, source string) (hook.Hook, error) {
-	return s.Load(hook.Caller{}, kind, source)
-}
-
-func withScripts(c *Config) { c.Scripts = textScripts{} }
 
 func (w *world) load(queue, source, user string) {
 	w.t.Helper()
@@ -218,59 +193,6 @@ func TestHistoriesBeginWithOlderData(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantHistory("q", "old/berta/2! new/berta/1")
-}
-
-// What a client has submitted is in the store once it has settled; its loss ends the wait.
-func TestAClientSettlesWhenItsTasksAreInTheStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate := &gatedStore{Memory: storage.NewMemory(), open: make(chan struct{}, 1)}
-		gate.open <- struct{}{}
-		cfg := DefaultConfig()
-		withScripts(&cfg)
-		e, err := New(cfg, gate)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- e.Run(context.Background()) }()
-		<-e.Ready()
-		_ = ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) })
-		cl := NewClient(7, func() {})
-		<-gate.open // no commit ends
-		e.Submit([]*Task{{Client: cl, Call: callFunc(func(tx *Tx) error { return tx.LoadScript("q", textHook{simHook{hook.OnEnqueue}, "one"}, "") })}})
-		settles := make(chan error)
-		go func() { settles <- e.Settle(cl, nil) }()
-		synctest.Wait()
-		if source, err := e.ScriptSource("q", hook.OnEnqueue, "v-one"); source != "" || err != nil {
-			t.Errorf("before the commit there is %q, %v", source, err)
-		}
-		select {
-		case err := <-settles:
-			t.Fatalf("it settles before the commit: %v", err)
-		default:
-		}
-		gate.open <- struct{}{}
-		if err := <-settles; err != nil {
-			t.Error(err)
-		}
-		if source, err := e.ScriptSource("q", hook.OnEnqueue, "v-one"); source != "one" || err != nil {
-			t.Errorf("then there is %q, %v", source, err)
-		}
-		lease := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: 0}
-		e.Submit([]*Task{{Client: cl, Call: callFunc(func(tx *Tx) error { _, err := tx.Lease(lease); return err })}})
-		gone := make(chan struct{})
-		go func() { settles <- e.Settle(cl, gone) }()
-		synctest.Wait()
-		close(gone)
-		if err := <-settles; !errors.Is(err, ErrClientGone) {
-			t.Errorf("a client that is lost settles with %v", err)
-		}
-		e.Leave(cl)
-		e.Stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // An applied definition is in the history, too, unless it has the hook that is there.

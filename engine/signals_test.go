@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -10,7 +12,6 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -33,26 +34,6 @@ func (w *world) all(subject, name string) float64 {
 		return err
 	})
 	return sum
-}
-
-// stored returns the subjects and names that the store has.
-func stored(t *testing.T, store *storage.Memory) string {
-	t.Helper()
-	it := store.Scan(storage.Signals, nil, nil)
-	defer it.Close()
-	var all []string
-	for ok := it.Seek(nil); ok; ok = it.Next() {
-		subject, name, err := storage.ParseSignalKey(it.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, subject+"/"+name)
-	}
-	return strings.Join(all, " ")
-}
-
-func recording() QueueOptions {
-	return QueueOptions{Given: queueset.Given{queueset.Signals: 1}}
 }
 
 func TestAnAdditionIsInTheStoreBeforeItsReply(t *testing.T) {

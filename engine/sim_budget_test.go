@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -60,8 +62,6 @@ type simMove struct {
 	answered bool
 	balance  int64 // that was answered
 }
-
-func budgetName(i int) string { return fmt.Sprint("m", i) }
 
 // setUpBudgets creates the budgets with some credits.
 func (s *sim) setUpBudgets() error {

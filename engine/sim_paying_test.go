@@ -1,39 +1,15 @@
+//go:build !race
+
 package engine
 
 import (
 	"errors"
-	"slices"
 	"strings"
-
-	"github.com/faisca/fila/internal/hook"
 )
 
 // Budgets in the simulation that no producer names: the hook of "b" decides by a header, and the
 // recurring messages of a rule have one. Two budgets exist at times only. The oracle knows what the
 // hook decides, and that nothing is handed out whose budget does not exist.
-
-const (
-	simGate  = "gate"  // named by the hook; it may refuse
-	simTicks = "ticks" // of recurring messages
-	simPays  = "pays"  // the header by which the hook decides
-)
-
-// hookPays is what the hook decides by a header.
-func hookPays(msg *hook.Message, d *hook.EnqueueDecision) {
-	for _, h := range msg.Headers {
-		if string(h.Name) != simPays {
-			continue
-		}
-		switch string(h.Value) {
-		case "gate":
-			d.Budgets = append(slices.Clone(msg.Budgets), simGate)
-		case "none":
-			d.Budgets = []string{}
-		case "both":
-			d.Budgets, d.Charge = []string{budgetName(0), budgetName(1)}, new(int64(3))
-		}
-	}
-}
 
 // tellHook adds that header, now and then, and returns what pays for the message after the hook.
 func (s *sim) tellHook(req *Enqueue, p simCharge) simCharge {

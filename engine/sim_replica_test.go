@@ -1,3 +1,5 @@
+//go:build !race
+
 package engine
 
 import (
@@ -24,7 +26,7 @@ var simNodeSeeds = flag.Int("nodeseeds", 1000, "seeds that the simulation of sev
 func TestSimulationOfNodes(t *testing.T) {
 	seeds := *simNodeSeeds
 	if testing.Short() {
-		seeds = min(seeds, 60)
+		seeds = min(seeds, 40)
 	}
 	var seen simEvents
 	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ { //nolint:gosec // positive
@@ -56,19 +58,14 @@ type simEvents struct {
 }
 
 func TestSimulationOfNodesFindsPlantedFaults(t *testing.T) {
+	late := map[mutant]uint64{termNotChecked: 50, confirmedBefore: 50, partsSingly: 110}
 	for m, name := range map[mutant]string{
 		termNotChecked: "no term check", appliedTwice: "apply twice", toldUnconfirmed: "told without confirming",
 		confirmedBefore: "confirmed by an answer of before", replyBeforeCommit: "reply before commit", startNotWritten: "start number not written",
 		logCutUnsynced: "log cut before the store is synced", partsSingly: "parts applied singly",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := uint64(1); seed <= 500; seed++ {
-				if err := simulateNodes(seed, m, &simEvents{}); err != nil {
-					t.Logf("seed %d: %v", seed, err)
-					return
-				}
-			}
-			t.Error("500 seeds have not found the fault")
+			findFault(t, 500, late[m], func(seed uint64) error { return simulateNodes(seed, m, &simEvents{}) })
 		})
 	}
 }

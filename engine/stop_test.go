@@ -57,17 +57,6 @@ func TestStopExecutesTasksQueuedBehindABlockedLease(t *testing.T) {
 	})
 }
 
-// slowVerdict is an on_failure hook that the test holds as long as it needs.
-type slowVerdict struct {
-	simHook
-	gate chan struct{}
-}
-
-func (h slowVerdict) OnFailure(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.FailureDecision, error) {
-	<-h.gate
-	return hook.FailureDecision{Action: hook.FailureRetry, Delay: new(time.Hour)}, nil
-}
-
 // A nack that waits for its hook has begun: it is finished although its client has
 // disconnected, and so are the tasks queued behind it.
 func TestANackIsFinishedWhenItsClientHasDisconnected(t *testing.T) {
