@@ -4,22 +4,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // operated is a running broker with an admin listener.
 type operated struct {
-	*process
+	*harness.Broker
 
 	url string // ends with a slash
 }
@@ -27,20 +26,25 @@ type operated struct {
 // operate starts a broker with an admin listener on a free port; fault is planted into it.
 func operate(t *testing.T, fault string, args ...string) *operated {
 	t.Helper()
-	bin := binary(t)
+	b := kit.Prepare(t, append([]string{"--admin.listen_addr", "127.0.0.1:0", "--storage.engine", "memory"}, args...)...)
 	if fault != "" {
-		var err error
-		if bin, err = harness.Build(t.Context(), "fila-fault", ".", "-tags", "fault"); err != nil {
+		bin, err := harness.Build(t.Context(), "fila-fault", ".", "-tags", "fault")
+		if err != nil {
 			t.Fatal(err)
 		}
+		b.SetBinary(bin)
+		b.SetEnv("PLANTED_FAULT=" + fault)
 	}
-	cmd := exec.Command(bin, append([]string{
-		"--server.listen_addr", "127.0.0.1:0", "--admin.listen_addr", "127.0.0.1:0", "--storage.engine", "memory",
-	}, args...)...)
-	cmd.Env = append(os.Environ(), "PLANTED_FAULT="+fault)
-	o := &operated{process: startCommand(t, t.TempDir(), cmd)}
-	o.url = fmt.Sprint(o.logged(t, "admin listener")["url"])
-	return o
+	return started(t, b)
+}
+
+// started starts a broker with an admin listener, without waiting until it serves.
+func started(t *testing.T, b *harness.Broker) *operated {
+	t.Helper()
+	if err := b.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &operated{Broker: b, url: fmt.Sprint(kit.Logged(t, b, "admin listener")["url"])}
 }
 
 // get asks for a path and returns the status and the body.
@@ -62,13 +66,11 @@ func (o *operated) command(t *testing.T, line string) (int, string) {
 // wantHealth polls until the broker is in a state, and checks what both paths answer in it.
 func (o *operated) wantHealth(t *testing.T, state string, alive, ready int) {
 	t.Helper()
-	status, said := o.get(t, "readyz")
-	for end := time.Now().Add(patience); said != state; status, said = o.get(t, "readyz") {
-		if time.Now().After(end) {
-			t.Fatalf("it is %s and never %s", said, state)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	status := 0
+	testkit.EventuallyEqual(t, "the state", state, func() (said string) {
+		status, said = o.get(t, "readyz")
+		return said
+	})
 	if status != ready {
 		t.Errorf("%s: /readyz is %d, want %d", state, status, ready)
 	}
@@ -78,21 +80,24 @@ func (o *operated) wantHealth(t *testing.T, state string, alive, ready int) {
 }
 
 func TestHealthTellsTheStatesApart(t *testing.T) {
+	t.Parallel()
 	t.Run("recovering, then running", func(t *testing.T) {
+		testkit.AtLength(t) // it builds a broker with a fault, as the next two do
 		o := operate(t, "slow-recovery")
 		o.wantHealth(t, "recovering", 200, 503)
 		if status, said := o.command(t, "FILA.QUEUE LIST"); status != 503 || !strings.Contains(said, "LOADING") {
 			t.Errorf("meanwhile a command is answered %d %s", status, said)
 		}
-		o.ready(t)
+		kit.Ready(t, o.Broker)
 		o.wantHealth(t, "running", 200, 200)
 		if status, said := o.command(t, "FILA.QUEUE LIST"); status != 200 || said != "[]" {
 			t.Errorf("then a command is answered %d %s", status, said)
 		}
 	})
 	t.Run("refusing writes", func(t *testing.T) {
+		testkit.AtLength(t)
 		o := operate(t, "read-only")
-		o.ready(t)
+		kit.Ready(t, o.Broker)
 		o.wantHealth(t, "running", 200, 200)
 		if status, said := o.command(t, "FILA.QUEUE CREATE fail-from-here"); status != 503 || !strings.Contains(said, "MISCONF") {
 			t.Errorf("a write is answered %d %s", status, said)
@@ -100,27 +105,28 @@ func TestHealthTellsTheStatesApart(t *testing.T) {
 		o.wantHealth(t, "read-only", 200, 503)
 	})
 	t.Run("stuck", func(t *testing.T) {
+		testkit.AtLength(t)
 		o := operate(t, "stuck-loop")
-		addr := o.ready(t)
+		kit.Ready(t, o.Broker)
 		o.wantHealth(t, "running", 200, 200)
-		c := raw(t, addr) // its reply never comes
+		c := kit.Dial(t, o.Addr()) // its reply never comes
 		if _, err := io.WriteString(c, "FILA.QUEUE CREATE fail-from-here\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		o.wantHealth(t, "stuck", 503, 503)
-		_ = o.cmd.Process.Kill()
-		_, _ = o.wait(t)
+		kit.Kill(t, o.Broker)
 	})
 	t.Run("stopping", func(t *testing.T) {
 		o := operate(t, "", "--server.shutdown_timeout_ms", "3000")
-		unread(t, o.ready(t))
-		o.signal(t, syscall.SIGTERM)
+		kit.Ready(t, o.Broker)
+		unread(t, o.Addr())
+		kit.Signal(t, o.Broker, syscall.SIGTERM)
 		o.wantHealth(t, "stopping", 200, 503)
 		if status, said := o.command(t, "PING"); status != 503 || !strings.Contains(said, "LOADING") {
 			t.Errorf("meanwhile a command is answered %d %s", status, said)
 		}
-		if code, rest := o.wait(t); code != 0 {
-			t.Errorf("exit code %d: %s", code, rest)
+		if code := kit.Exit(t, o.Broker); code != 0 {
+			t.Errorf("exit code %d", code)
 		}
 	})
 }
@@ -128,11 +134,7 @@ func TestHealthTellsTheStatesApart(t *testing.T) {
 // unread keeps a reply from leaving, so that a stop has to wait.
 func unread(t *testing.T, addr string) {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Close() })
+	c := kit.Dial(t, addr)
 	const size = 30 << 20 // more than sockets hold
 	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", size, strings.Repeat("x", size)); err != nil {
 		t.Fatal(err)
@@ -143,19 +145,18 @@ func unread(t *testing.T, addr string) {
 }
 
 func TestTheAdminListenerIsOffUnlessItIsAskedFor(t *testing.T) {
-	p := start(t, "--storage.engine", "memory")
-	if line := p.logged(t, "ready"); line == nil {
-		t.Fatal("it is not ready")
-	}
-	p.signal(t, syscall.SIGTERM)
-	if _, rest := p.wait(t); strings.Contains(rest, "admin") {
-		t.Errorf("it logs %s", rest)
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	kit.Stop(t, b)
+	if log := kit.Log(t, b); strings.Contains(log, "admin") {
+		t.Errorf("it logs %s", log)
 	}
 }
 
 func TestAnAdminListenerThatCannotBeIsOneLineAndACode(t *testing.T) {
+	t.Parallel()
 	o := operate(t, "")
-	o.ready(t)
+	kit.Ready(t, o.Broker)
 	taken := strings.TrimSuffix(strings.TrimPrefix(o.url, "http://"), "/")
 	acl := filepath.Join(t.TempDir(), "users")
 	if err := os.WriteFile(acl, []byte("user default on nopass ~* &* +@all\n"), 0o600); err != nil {
@@ -172,7 +173,7 @@ func TestAnAdminListenerThatCannotBeIsOneLineAndACode(t *testing.T) {
 		"readable on a line": {[]string{"--admin.listen_addr", "0.0.0.0:0", "--auth.password", "s3cret"}, 2, []string{"admin.tls", "admin.plain"}},
 	} {
 		args := append([]string{"--server.listen_addr", "127.0.0.1:0", "--storage.engine", "memory", "--log.level", "error"}, x.args...)
-		code, said := startIn(t, t.TempDir(), args...).wait(t)
+		said, code := kit.Run(t, args...)
 		if code != x.code || strings.Contains(said, "\n") || !strings.HasPrefix(said, "fila: ") {
 			t.Errorf("%s: exit code %d, want %d and one line: %s", name, code, x.code, said)
 		}
@@ -208,10 +209,8 @@ func ask(t *testing.T, c *http.Client, method, url, body string, change func(*ht
 }
 
 func TestTheAdminListenerHasTheCertificatesOfClients(t *testing.T) {
-	addr, err := harness.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	addr := kit.Reserve(t)
 	s := startSecured(t, "--admin.listen_addr", addr, "--admin.tls", "true")
 	url := "https://" + addr + "/v1/command"
 	const whoAmI = `["ACL","WHOAMI"]`
@@ -238,18 +237,19 @@ func TestTheAdminListenerHasTheCertificatesOfClients(t *testing.T) {
 }
 
 func TestNamesOfHostsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	heedSignals()
 	dir := t.TempDir()
 	configure := func(hosts string) {
 		t.Helper()
-		text := fmt.Sprintf("[server]\nlisten_addr = '127.0.0.1:0'\n[storage]\nengine = 'memory'\n[admin]\nlisten_addr = '127.0.0.1:0'\nhosts = [%s]\n", hosts)
+		text := fmt.Sprintf("[storage]\nengine = 'memory'\n[admin]\nlisten_addr = '127.0.0.1:0'\nhosts = [%s]\n", hosts)
 		if err := os.WriteFile(filepath.Join(dir, "fila.toml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	configure("'before.example'")
-	o := &operated{process: startIn(t, dir)}
-	o.url = fmt.Sprint(o.logged(t, "admin listener")["url"])
-	o.ready(t)
+	o := started(t, kit.PrepareIn(t, dir))
+	kit.Ready(t, o.Broker)
 	want := func(before, after int) {
 		t.Helper()
 		for host, want := range map[string]int{"before.example": before, "after.example": after} {
@@ -260,8 +260,8 @@ func TestNamesOfHostsAreReadAgain(t *testing.T) {
 	}
 	want(200, 403)
 	configure("'after.example'")
-	o.signal(t, syscall.SIGHUP)
-	if line := o.logged(t, "configuration in force"); !strings.Contains(fmt.Sprint(line["settings"]), "admin.hosts") {
+	kit.Signal(t, o.Broker, syscall.SIGHUP)
+	if line := kit.Logged(t, o.Broker, "configuration in force"); !strings.Contains(fmt.Sprint(line["settings"]), "admin.hosts") {
 		t.Errorf("it says %v", line)
 	}
 	want(403, 200)

@@ -18,6 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // latencies sends messages through a queue, one at a time, and returns the sorted times from
@@ -27,9 +29,9 @@ func latencies(t *testing.T, c *redis.Client, queue string, length time.Duration
 	var all []time.Duration
 	for end := time.Now().Add(length); time.Now().Before(end); {
 		start := time.Now()
-		do(t, c, "FILA.ENQUEUE", queue, "x", "HEADER", "tenant", "acme")
+		kit.Do(t, c, "FILA.ENQUEUE", queue, "x", "HEADER", "tenant", "acme")
 		d := one(t, c, queue)
-		do(t, c, "FILA.ACK", queue, d.receipt)
+		kit.Do(t, c, "FILA.ACK", queue, d.receipt)
 		all = append(all, time.Since(start))
 	}
 	slices.Sort(all)
@@ -66,8 +68,8 @@ func script(t *testing.T, file string) string {
 func busyWith(ctx context.Context, t *testing.T, b *harness.Broker, queue string, sources []string) *sync.WaitGroup {
 	t.Helper()
 	const clients = 3
-	admin := connect(t, b.Addr(), 3)
-	do(t, admin, "FILA.QUEUE", "CREATE", queue)
+	admin := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", queue)
 	var group sync.WaitGroup
 	group.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
@@ -77,7 +79,7 @@ func busyWith(ctx context.Context, t *testing.T, b *harness.Broker, queue string
 		}
 	})
 	for range clients {
-		c := connect(t, b.Addr(), 3)
+		c := kit.Connect(t, b.Addr(), 3)
 		group.Go(func() {
 			for ctx.Err() == nil {
 				err := c.Do(ctx, "FILA.ENQUEUE", queue, "x", "HEADER", "tenant", "mallory").Err()
@@ -111,12 +113,14 @@ func busyProcesses(ctx context.Context, t *testing.T) *sync.WaitGroup {
 // the same clients with a harmless script, and on a machine busy with other processes, since with
 // more than one queue each client has neighbours. -args -attacks='table_*,nesting*' measures
 // classes of attacks separately.
+// It is not parallel: it compares latencies with those of the machine when it does nothing else.
 func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "quiet")
+	testkit.AtLength(t)
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "quiet")
 	tenants := script(t, filepath.Join("testdata", "tenants.lua"))
-	do(t, c, "FILA.SCRIPT", "LOAD", "quiet", "ON_ENQUEUE", tenants)
+	kit.Do(t, c, "FILA.SCRIPT", "LOAD", "quiet", "ON_ENQUEUE", tenants)
 	const length = 2 * time.Second
 	at := func(list []time.Duration, percent int) time.Duration { return list[len(list)*percent/100] }
 	during := func(what string, work func(context.Context) *sync.WaitGroup) (p99 time.Duration) {
@@ -143,7 +147,7 @@ func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 			t.Errorf("p99 is %v while another queue's scripts attack, %v with harmless ones, %v alone", attacked, harmless, alone)
 		}
 	}
-	if errs, _ := c.Do(t.Context(), "FILA.SCRIPT", "STATS", "quiet").Result(); mapped(t, errs.([]any)[0])["errors"] != int64(0) {
+	if errs, _ := c.Do(t.Context(), "FILA.SCRIPT", "STATS", "quiet").Result(); kit.Mapped(t, errs.([]any)[0])["errors"] != int64(0) {
 		t.Errorf("the quiet queue's script has suffered: %v", errs)
 	}
 }

@@ -5,42 +5,45 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestABackupUnderLoadIsOneMoment takes backups while clients enqueue, lease, ack and
 // use transactions, restores each elsewhere, and checks it against what was acknowledged
 // before the backup was requested and what was requested before it was complete.
 func TestABackupUnderLoadIsOneMoment(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"always", "interval", "never"} {
 		t.Run(mode, func(t *testing.T) {
-			b := serve(t, "--storage.sync", mode)
-			c := connect(t, b.Addr(), 3)
+			if mode != "always" {
+				testkit.AtLength(t)
+			}
+			b := kit.Serve(t, "--storage.sync", mode)
+			c := kit.Connect(t, b.Addr(), 3)
 			for _, q := range []string{"work", "left", "right"} {
-				do(t, c, "FILA.QUEUE", "CREATE", q)
+				kit.Do(t, c, "FILA.QUEUE", "CREATE", q)
 			}
 			load := newTraffic()
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			for i := range 4 {
-				load.clients.Go(func() { load.produce(ctx, connect(t, b.Addr(), 3), i) })
-				load.clients.Go(func() { load.consume(ctx, connect(t, b.Addr(), 3)) })
+				load.clients.Go(func() { load.produce(ctx, kit.Connect(t, b.Addr(), 3), i) })
+				load.clients.Go(func() { load.consume(ctx, kit.Connect(t, b.Addr(), 3)) })
 			}
 			for round := range 2 {
 				load.await(t, (round+1)*400)
 				before := load.look()
 				name := fmt.Sprint("round-", round)
-				reply := mapped(t, do(t, c, "FILA.BACKUP", name))
+				reply := kit.Mapped(t, kit.Do(t, c, "FILA.BACKUP", name))
 				after := load.look()
 				path := filepath.Join(b.Data()+"-backups", name)
 				if reply["name"] != name || reply["path"] != path {
@@ -90,11 +93,7 @@ func (l *traffic) look() map[string]uint8 {
 // await waits until n messages were acknowledged.
 func (l *traffic) await(t *testing.T, n int) {
 	t.Helper()
-	for end := time.Now().Add(patience); l.enqueued() < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d messages are never enqueued", n)
-		}
-	}
+	testkit.Eventually(t, fmt.Sprintf("%d messages are enqueued", n), func() bool { return l.enqueued() >= n })
 }
 
 func (l *traffic) enqueued() int {
@@ -150,23 +149,15 @@ func (l *traffic) consume(ctx context.Context, c *redis.Client) {
 // restored restores a backup, starts a broker on it and returns its messages.
 func restored(t *testing.T, path string) map[string]bool {
 	t.Helper()
-	dir := t.TempDir()
-	b, err := harness.New(binary(t), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := kit.Prepare(t)
 	wantOutput(t, 0, "restored", "restore", path, b.Data())
-	restart(t, b)
-	defer func() {
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	c := connect(t, b.Addr(), 3)
+	kit.Start(t, b)
+	defer kit.Stop(t, b)
+	c := kit.Connect(t, b.Addr(), 3)
 	held := map[string]bool{}
 	for _, q := range []string{"work", "left", "right"} {
 		for cursor := "0"; ; {
-			page, ok := do(t, c, "FILA.BROWSE", q, "CURSOR", cursor, "COUNT", 1000).([]any)
+			page, ok := kit.Do(t, c, "FILA.BROWSE", q, "CURSOR", cursor, "COUNT", 1000).([]any)
 			if !ok || len(page) != 2 {
 				t.Fatalf("%v is no page", page)
 			}
@@ -175,7 +166,7 @@ func restored(t *testing.T, path string) map[string]bool {
 				t.Fatalf("%v are no messages", page[1])
 			}
 			for _, m := range messages {
-				held[fmt.Sprint(mapped(t, m)["payload"])] = true
+				held[fmt.Sprint(kit.Mapped(t, m)["payload"])] = true
 			}
 			if cursor = fmt.Sprint(page[0]); cursor == "0" {
 				break
@@ -214,24 +205,10 @@ func judge(t *testing.T, held map[string]bool, before, after map[string]uint8) {
 	t.Logf("%d messages restored, %d known before, %d after", len(held), len(before), len(after))
 }
 
-// ran runs the binary and returns its output and exit code.
-func ran(t *testing.T, args ...string) (out string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, binary(t), args...)
-	cmd.Dir = t.TempDir()
-	all, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(all)), cmd.ProcessState.ExitCode()
-}
-
 // wantOutput runs the binary and fails unless the output contains a text.
 func wantOutput(t *testing.T, code int, want string, args ...string) string {
 	t.Helper()
-	out, got := ran(t, args...)
+	out, got := kit.Run(t, args...)
 	if got != code || !strings.Contains(out, want) {
 		t.Errorf("fila %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), got, code, want, out)
 	}
@@ -239,18 +216,15 @@ func wantOutput(t *testing.T, code int, want string, args ...string) string {
 }
 
 func TestARestoreNeverTouchesWhatIsThere(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	held := do(t, c, "FILA.ENQUEUE", "q", "x")
-	if got := do(t, c, "BGSAVE"); got != "Background saving started" {
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	held := kit.Do(t, c, "FILA.ENQUEUE", "q", "x")
+	if got := kit.Do(t, c, "BGSAVE"); got != "Background saving started" {
 		t.Errorf("BGSAVE: %v", got)
 	}
-	for end := time.Now().Add(patience); do(t, c, "LASTSAVE") == int64(0); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the backup is never done")
-		}
-	}
+	testkit.Eventually(t, "the backup is done", func() bool { return kit.Do(t, c, "LASTSAVE") != int64(0) })
 	backups := b.Data() + "-backups"
 	entries, err := filepath.Glob(filepath.Join(backups, "2*"))
 	if err != nil || len(entries) != 1 {
@@ -273,10 +247,10 @@ func TestARestoreNeverTouchesWhatIsThere(t *testing.T) {
 	if got := names(t, full); got != "precious" {
 		t.Errorf("the directory holds %s now", got)
 	}
-	if got := do(t, c, "FILA.BACKUP", "again"); mapped(t, got)["name"] != "again" {
+	if got := kit.Do(t, c, "FILA.BACKUP", "again"); kit.Mapped(t, got)["name"] != "again" {
 		t.Errorf("%v", got)
 	}
-	if got := mapped(t, do(t, c, "FILA.GET", "q", held)); got["payload"] != "x" {
+	if got := kit.Mapped(t, kit.Do(t, c, "FILA.GET", "q", held)); got["payload"] != "x" {
 		t.Errorf("%v", got)
 	}
 }
@@ -297,37 +271,28 @@ func names(t *testing.T, dir string) string {
 // The original broker and the restored one both continue. They must not accept each other's
 // receipts.
 func TestReceiptsOfAnotherLifeAreWorthNothing(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	do(t, c, "FILA.ENQUEUE", "q", "x")
-	path := fmt.Sprint(mapped(t, do(t, c, "FILA.BACKUP", "first"))["path"])
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b) // its next delivery numbers are from a start after the backup
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x")
+	path := fmt.Sprint(kit.Mapped(t, kit.Do(t, c, "FILA.BACKUP", "first"))["path"])
+	kit.Kill(t, b)
+	kit.Start(t, b) // its next delivery numbers are from a start after the backup
 	old := one(t, c, "q")
 
-	again, err := harness.New(binary(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := kit.Prepare(t)
 	wantOutput(t, 0, "restored", "restore", path, again.Data())
-	restart(t, again)
-	t.Cleanup(func() {
-		if err := again.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c = connect(t, again.Addr(), 3)
+	kit.Start(t, again)
+	c = kit.Connect(t, again.Addr(), 3)
 	held := one(t, c, "q")
 	if held.id() != old.id() || held.receipt == old.receipt {
 		t.Errorf("delivered %s, and before the backup's restore %s", held.receipt, old.receipt)
 	}
-	if n := do(t, c, "FILA.ACK", "q", old.receipt); n != int64(0) {
+	if n := kit.Do(t, c, "FILA.ACK", "q", old.receipt); n != int64(0) {
 		t.Errorf("a receipt of the other broker acked %v", n)
 	}
-	if n := do(t, c, "FILA.ACK", "q", held.receipt); n != int64(1) {
+	if n := kit.Do(t, c, "FILA.ACK", "q", held.receipt); n != int64(1) {
 		t.Errorf("acked %v", n)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 )
 
 // Every workload runs against the broker and removes its data.
 func TestBenchMeasuresAndCleansUp(t *testing.T) {
-	b := serve(t)
+	t.Parallel()
+	b := kit.Serve(t)
 	for _, args := range [][]string{
 		{"cycle", "--throttles", "2"},
 		{"cycle", "--hook", "testdata/tenants.lua", "--rate", "500"},
@@ -46,7 +48,7 @@ type measured struct {
 func benched(t *testing.T, b *harness.Broker, lasts string, args []string) measured {
 	t.Helper()
 	args = append([]string{"bench", "--json", "--addr", b.Addr(), "-c", "4", "-P", "4", "-t", lasts, "--warmup", "10ms", "-r", "1"}, args...)
-	cmd := exec.Command(binary(t), args...)
+	cmd := exec.Command(kit.Binary(t), args...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // blocked is a connection that waits in a lease with BLOCK 0.
@@ -26,7 +28,7 @@ type blocked struct {
 // block returns one that is waiting.
 func block(t *testing.T, c *redis.Client, b *harness.Broker, queue string) *blocked {
 	t.Helper()
-	conn := raw(t, b.Addr())
+	conn := kit.Dial(t, b.Addr())
 	w := &blocked{TCPConn: conn, r: bufio.NewReader(conn)}
 	if _, err := fmt.Fprint(conn, "CLIENT ID\r\n"); err != nil {
 		t.Fatal(err)
@@ -37,7 +39,7 @@ func block(t *testing.T, c *redis.Client, b *harness.Broker, queue string) *bloc
 	if _, err := fmt.Fprintf(conn, "FILA.LEASE %s BLOCK 0\r\n", queue); err != nil {
 		t.Fatal(err)
 	}
-	wantStats(t, c, queue, map[string]int64{"waiters": 1})
+	kit.WantStats(t, c, queue, map[string]int64{"waiters": 1})
 	return w
 }
 
@@ -61,20 +63,21 @@ func (w *blocked) ended(t *testing.T, text string) {
 // intact verifies that no client is waiting, and that new messages are delivered normally.
 func intact(t *testing.T, c *redis.Client, queue string) {
 	t.Helper()
-	wantStats(t, c, queue, map[string]int64{"waiters": 0, "leased": 0})
-	do(t, c, "FILA.ENQUEUE", queue, "next")
+	kit.WantStats(t, c, queue, map[string]int64{"waiters": 0, "leased": 0})
+	kit.Do(t, c, "FILA.ENQUEUE", queue, "next")
 	d := one(t, c, queue)
 	if d.payload != "next" || d.attempt != 1 || d.deliveries != 1 {
 		t.Errorf("the next one got %+v", d)
 	}
-	do(t, c, "FILA.ACK", queue, d.receipt)
+	kit.Do(t, c, "FILA.ACK", queue, d.receipt)
 }
 
 // The four ways to end another client's wait, and what that client receives.
 func TestClientUnblock(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	for _, how := range []struct{ mode, reply string }{
 		{"", "*0\r\n"}, {"TIMEOUT", "*0\r\n"}, {"ERROR", "-UNBLOCKED "},
 	} {
@@ -86,7 +89,7 @@ func TestClientUnblock(t *testing.T) {
 		if how.mode != "" {
 			args = append(args, how.mode)
 		}
-		if n := do(t, c, args...); n != int64(1) {
+		if n := kit.Do(t, c, args...); n != int64(1) {
 			t.Errorf("%s: %v unblocked", how.mode, n)
 		}
 		w.want(t, how.reply)
@@ -96,13 +99,13 @@ func TestClientUnblock(t *testing.T) {
 			}
 		}
 		w.want(t, "$6\r\nbehind\r\n")
-		if n := do(t, c, args...); n != int64(0) { // no longer blocked
+		if n := kit.Do(t, c, args...); n != int64(0) { // no longer blocked
 			t.Errorf("%s: %v unblocked twice", how.mode, n)
 		}
 		w.Close()
 		intact(t, c, "q")
 	}
-	if n := do(t, c, "CLIENT", "UNBLOCK", 999_999); n != int64(0) {
+	if n := kit.Do(t, c, "CLIENT", "UNBLOCK", 999_999); n != int64(0) {
 		t.Errorf("%v of nobody", n)
 	}
 }
@@ -123,16 +126,17 @@ func killing(w *blocked) map[string][]any {
 }
 
 func TestClientKillOfABlockedClient(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := redis.NewClient(&redis.Options{Addr: b.Addr(), MaxRetries: -1, ReadTimeout: patience, PoolSize: 1})
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := redis.NewClient(&redis.Options{Addr: b.Addr(), MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolTimeout: testkit.Patience(), PoolSize: 1})
 	defer c.Close()
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	for name := range killing(block0(t, b)) {
 		w := block(t, c, b, "q")
 		if _, err := fmt.Fprint(w, "FILA.ENQUEUE q never\r\n"); err != nil { // queued behind the wait: not executed
 			t.Fatal(err)
 		}
-		reply := do(t, c, killing(w)[name]...)
+		reply := kit.Do(t, c, killing(w)[name]...)
 		if name == "not another" {
 			if reply != int64(0) {
 				t.Errorf("%s: %v", name, reply)
@@ -151,21 +155,22 @@ func TestClientKillOfABlockedClient(t *testing.T) {
 // block0 is a connection without a command in progress, for its addresses.
 func block0(t *testing.T, b *harness.Broker) *blocked {
 	t.Helper()
-	return &blocked{TCPConn: raw(t, b.Addr())}
+	return &blocked{TCPConn: kit.Dial(t, b.Addr())}
 }
 
 // QUIT and RESET are queued behind a waiting lease. QUIT ends the wait, since its client wants no
 // further reply. RESET waits for its turn like any queued command, and the messages are delivered
 // to the client.
 func TestQuitAndResetBehindAWaitingLease(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	w := block(t, c, b, "q")
 	if _, err := fmt.Fprint(w, "QUIT\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	wantStats(t, c, "q", map[string]int64{"waiters": 0})
+	kit.WantStats(t, c, "q", map[string]int64{"waiters": 0})
 	rest, err := io.ReadAll(w.r)
 	if err != nil || !strings.HasSuffix(string(rest), "+OK\r\n") {
 		t.Errorf("QUIT: %q, %v", rest, err)
@@ -176,7 +181,7 @@ func TestQuitAndResetBehindAWaitingLease(t *testing.T) {
 	if _, err := fmt.Fprint(w, "RESET\r\nPING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	do(t, c, "FILA.ENQUEUE", "q", "x")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x")
 	w.want(t, "*1\r\n*9\r\n")
 	var text strings.Builder
 	for !strings.HasSuffix(text.String(), "+RESET\r\n+PONG\r\n") {
@@ -186,16 +191,17 @@ func TestQuitAndResetBehindAWaitingLease(t *testing.T) {
 		}
 		text.WriteString(line)
 	}
-	wantStats(t, c, "q", map[string]int64{"leased": 1, "waiters": 0})
+	kit.WantStats(t, c, "q", map[string]int64{"leased": 1, "waiters": 0})
 }
 
 // A client library whose read timeout is shorter than BLOCK repeatedly gives up, closes the
 // connection and reconnects. No message is lost or counted as failed, and the abandoned waits are
 // removed.
 func TestAReadTimeoutShorterThanBlock(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000)
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000)
 	hasty := redis.NewClient(&redis.Options{Addr: b.Addr(), MaxRetries: -1, ReadTimeout: 20 * time.Millisecond, ContextTimeoutEnabled: true})
 	defer hasty.Close()
 	for range 20 {
@@ -210,35 +216,31 @@ func TestAReadTimeoutShorterThanBlock(t *testing.T) {
 // A lease whose reply could not be written because the connection closed at that moment is returned
 // immediately: the next delivery is attempt one, long before the lease would have expired.
 func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 600_000)
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 600_000)
 	// The payload exceeds the socket buffers: the client reads nothing and resets, so most of these
 	// replies fail before their end.
 	payload := strings.Repeat("x", 1<<20)
 	const n = 24
 	for range n {
-		do(t, c, "FILA.ENQUEUE", "q", payload)
+		kit.Do(t, c, "FILA.ENQUEUE", "q", payload)
 	}
-	conn := raw(t, b.Addr())
+	conn := kit.Dial(t, b.Addr())
 	if err := conn.SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprint(conn, strings.Repeat("FILA.LEASE q\r\n", n)); err != nil {
 		t.Fatal(err)
 	}
-	wantStats(t, c, "q", map[string]int64{"leased": n})
+	kit.WantStats(t, c, "q", map[string]int64{"leased": n})
 	if err := conn.SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
 	// Replies that fit into the system's buffers count as delivered; the last ones cannot have fit.
-	gone := func() bool { return stats(t, c, "q")["leased"].(int64) <= n/2 }
-	for end := time.Now().Add(patience); !gone(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("they did not come back: %v", stats(t, c, "q"))
-		}
-	}
+	testkit.Eventually(t, "half of the leases end", func() bool { return kit.Stats(t, c, "q")["leased"].(int64) <= n/2 })
 	for _, d := range lease(t, c, "q", "COUNT", n) {
 		if d.attempt != 1 {
 			t.Errorf("attempt %d", d.attempt)
@@ -248,16 +250,17 @@ func TestALeaseThatCannotBeWrittenGoesBackAtOnce(t *testing.T) {
 
 // In RESP3 a connection may receive events while it waits for a message.
 func TestEventsComeWhileALeaseWaits(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	conn := raw(t, b.Addr())
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	conn := kit.Dial(t, b.Addr())
 	r := bufio.NewReader(conn)
 	if _, err := fmt.Fprint(conn, "HELLO 3\r\nSUBSCRIBE fila:r:created\r\nFILA.LEASE q BLOCK 0\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	wantStats(t, c, "q", map[string]int64{"waiters": 1})
-	do(t, c, "FILA.QUEUE", "CREATE", "r")
+	kit.WantStats(t, c, "q", map[string]int64{"waiters": 1})
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "r")
 	seen := ""
 	for !strings.Contains(seen, "fila:r:created\r\n$") || strings.Count(seen, ">3") < 2 {
 		line, err := r.ReadString('\n')
@@ -266,30 +269,24 @@ func TestEventsComeWhileALeaseWaits(t *testing.T) {
 		}
 		seen += line
 	}
-	wantStats(t, c, "q", map[string]int64{"waiters": 1})
+	kit.WantStats(t, c, "q", map[string]int64{"waiters": 1})
 }
 
 // A subscriber that does not read is disconnected, and no other client is affected.
 func TestASubscriberThatDoesNotReadIsCutOff(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory", "--server.output_bytes_max", "65536")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	conn := raw(t, b.Addr())
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory", "--server.output_bytes_max", "65536")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	conn := kit.Dial(t, b.Addr())
 	if err := conn.SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprint(conn, "PSUBSCRIBE *\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(patience); do(t, c, "PUBSUB", "NUMPAT") != int64(1); {
-		if time.Now().After(end) {
-			t.Fatal("not subscribed")
-		}
-	}
-	for end := time.Now().Add(patience); do(t, c, "PUBSUB", "NUMPAT") != int64(0); {
-		if time.Now().After(end) {
-			t.Fatal("still there")
-		}
+	testkit.EventuallyEqual(t, "the number of subscriptions", any(int64(1)), func() any { return kit.Do(t, c, "PUBSUB", "NUMPAT") })
+	testkit.Eventually(t, "the subscriber is disconnected", func() bool {
 		p := c.Pipeline()
 		for range 500 {
 			p.Do(t.Context(), "FILA.ENQUEUE", "q", "x")
@@ -297,5 +294,6 @@ func TestASubscriberThatDoesNotReadIsCutOff(t *testing.T) {
 		if _, err := p.Exec(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return kit.Do(t, c, "PUBSUB", "NUMPAT") == int64(0)
+	})
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // speaker runs what docs/explanation/budgets.md shows with one client in one protocol.
@@ -83,7 +85,7 @@ func (s *speaker) has(fields, line string) {
 
 func (s *speaker) fields(want, line string, reply any) {
 	s.Helper()
-	m := mapped(s.T, reply)
+	m := kit.Mapped(s.T, reply)
 	list := spoken(want)
 	for i := 0; i+1 < len(list); i += 2 {
 		if got := fmt.Sprint(m[list[i]]); got != list[i+1] {
@@ -142,12 +144,16 @@ func (s *speaker) restart() {
 	if err := s.broker.Kill(); err != nil {
 		s.Fatal(err)
 	}
-	restart(s.T, s.broker)
+	kit.Start(s.T, s.broker)
 }
 
 func TestBudgetsAreTheSameForAllClients(t *testing.T) {
+	t.Parallel()
 	for i := range 4 {
-		b := serve(t, "--storage.lease_lag_ms", "0")
+		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
+			continue
+		}
+		b := kit.Serve(t, "--storage.lease_lag_ms", "0")
 		w := wires(t, b.Addr())[i]
 		for _, part := range []struct {
 			name string
@@ -222,7 +228,7 @@ func howALeaseEnds(s *speaker) {
 	if err != nil || len(late) != 1 {
 		s.Fatal(late, err)
 	}
-	eventually(s.T, func() bool { return fmt.Sprint(mapped(s.T, s.run("FILA.BUDGET GET e"))["reserved"]) == "0" })
+	testkit.Eventually(s.T, "nothing is reserved", func() bool { return fmt.Sprint(kit.Mapped(s.T, s.run("FILA.BUDGET GET e"))["reserved"]) == "0" })
 	s.says("0", "FILA.ACK ends "+late[0].receipt+" USED 5")
 	s.sums("e", 5, 0, 0)
 	s.says("0", "FILA.BUDGET CHARGE e 5 ID "+late[0].receipt+" FORCE")
@@ -259,7 +265,7 @@ func budgetCommands(s *speaker) {
 			s.Errorf("the fields are %v", names)
 		}
 	}
-	if n := len(mapped(s.T, got)); n != len(fields) {
+	if n := len(kit.Mapped(s.T, got)); n != len(fields) {
 		s.Errorf("%d fields", n)
 	}
 	s.fields("name full balance 3 debt 5 low 4 refuse 1 detail 1 refill 3 every @monthly zone Europe/Berlin max 9 waiting 0", "FILA.BUDGET GET full", got)
@@ -280,7 +286,7 @@ func budgetCommands(s *speaker) {
 	for cursor := "0"; ; {
 		next, list := s.page("FILA.BUDGET LIST MATCH * CURSOR " + cursor + " COUNT 2")
 		for _, m := range list {
-			seen[fmt.Sprint(mapped(s.T, m)["name"])] = true
+			seen[fmt.Sprint(kit.Mapped(s.T, m)["name"])] = true
 		}
 		if cursor = next; cursor == "0" {
 			break
@@ -300,7 +306,7 @@ func budgetSettings(s *speaker) {
 	if strings.HasSuffix(s.name, "RESP2") {
 		protocol = 2
 	}
-	c := connect(s.T, s.broker.Addr(), protocol)
+	c := kit.Connect(s.T, s.broker.Addr(), protocol)
 	events := c.PSubscribe(s.Context(), "fila::*")
 	defer events.Close()
 	if _, err := events.Receive(s.Context()); err != nil {
@@ -375,7 +381,7 @@ func messageAndBudgets(s *speaker) {
 	}
 	id := s.id("m x" + four + " COST 4") // the charge is the cost
 	s.has("charge 4", "FILA.GET m "+id)
-	if got := fmt.Sprint(mapped(s.T, s.run("FILA.GET m "+id))["budgets"]); got != "[tenant team company world]" {
+	if got := fmt.Sprint(kit.Mapped(s.T, s.run("FILA.GET m "+id))["budgets"]); got != "[tenant team company world]" {
 		s.Errorf("its budgets are %s", got)
 	}
 	_, browsed := s.page("FILA.BROWSE m")
@@ -421,13 +427,13 @@ func deadLetters(s *speaker) {
 	s.sums("db", 6, 2, 0)
 	s.says("1", "FILA.RELEASE d.dlq "+dead[0])
 	s.run("FILA.REDRIVE d.dlq")
-	eventually(s.T, func() bool { return fmt.Sprint(mapped(s.T, s.run("FILA.STATS d"))["ready"]) == "1" })
+	testkit.Eventually(s.T, "the message is ready", func() bool { return fmt.Sprint(kit.Mapped(s.T, s.run("FILA.STATS d"))["ready"]) == "1" })
 	s.out("d")
 	s.says("6", "FILA.BUDGET CREDIT db 2")
 	s.says("1", "FILA.ACK d "+s.out("d", "x")[0])
 	s.sums("db", 8, 8, 0)
 	s.id("d held BUDGET db CHARGE 1 TTL 1") // it dies held, and costs nothing
-	eventually(s.T, func() bool { return fmt.Sprint(mapped(s.T, s.run("FILA.STATS d"))["ttl_expired"]) == "1" })
+	testkit.Eventually(s.T, "the TTL ends", func() bool { return fmt.Sprint(kit.Mapped(s.T, s.run("FILA.STATS d"))["ttl_expired"]) == "1" })
 	s.sums("db", 8, 8, 0)
 }
 
@@ -442,13 +448,13 @@ func whatKeysWaitFor(s *speaker) {
 		s.id("w x KEY " + m + " BUDGET " + m + " CHARGE " + map[string]string{"small": "10"}[m] + map[bool]string{true: "7"}[m != "small"])
 	}
 	s.says("1", "FILA.BUDGET DEL gone")
-	before, ok := mapped(s.T, s.run("FILA.STATS"))["keys_without_credit"].(int64)
+	before, ok := kit.Mapped(s.T, s.run("FILA.STATS"))["keys_without_credit"].(int64)
 	if s.out("w"); !ok {
 		s.Fatal("no number of keys without credit")
 	}
 	s.has(fmt.Sprintf("keys_without_credit %d", before+4), "FILA.STATS")
 	s.has("waiting 1", "FILA.BUDGET GET bought")
-	next := fmt.Sprint(mapped(s.T, s.run("FILA.BUDGET GET monthly"))["next_at"])
+	next := fmt.Sprint(kit.Mapped(s.T, s.run("FILA.BUDGET GET monthly"))["next_at"])
 	for key, want := range map[string]string{
 		"bought":  `reason 'budget "bought" has 0 credits available, the next message takes 7' available 0 charge 7 ready_at <nil>`,
 		"gone":    `reason 'budget "gone" does not exist, FILA.BUDGET SET makes it' charge 7 ready_at <nil>`,
@@ -456,7 +462,7 @@ func whatKeysWaitFor(s *speaker) {
 		"monthly": `reason 'budget "monthly" has 0 credits available, the next message takes 7' available 0 charge 7 ready_at ` + next,
 	} {
 		for _, line := range []string{"FILA.KEY GET w " + key, "FILA.EXPLAIN w KEY " + key} {
-			m := mapped(s.T, s.run(line))
+			m := kit.Mapped(s.T, s.run(line))
 			for _, field := range regexp.MustCompile(`(\w+) (?:'([^']*)'|(\S+))`).FindAllStringSubmatch("state no_credit budget "+key+" "+want, -1) {
 				// redis-cli writes quotes within a text with a backslash in no protocol's way, so they are left out.
 				if got, want := strings.ReplaceAll(fmt.Sprint(m[field[1]]), `"`, ""), strings.ReplaceAll(field[2]+field[3], `"`, ""); got != want {
@@ -491,7 +497,7 @@ func refillTable(s *speaker) {
 		name := spoken(line)[0]
 		s.says("OK", "FILA.BUDGET SET "+line)
 		s.has(want, "FILA.BUDGET GET "+name)
-		next[name] = fmt.Sprint(mapped(s.T, s.run("FILA.BUDGET GET "+name))["next_at"])
+		next[name] = fmt.Sprint(kit.Mapped(s.T, s.run("FILA.BUDGET GET "+name))["next_at"])
 	}
 	s.says("OK", "FILA.BUDGET SET lapse REFILL 7 EVERY @monthly") // moves no tick, and fills nothing
 	s.has("balance 100000 refill 7 next_at "+next["lapse"], "FILA.BUDGET GET lapse")
@@ -506,10 +512,10 @@ func refillTable(s *speaker) {
 	if err != nil || len(d) != 1 {
 		s.Errorf("%v, %v", d, err)
 	}
-	before := mapped(s.T, s.run("FILA.BUDGET GET each"))
+	before := kit.Mapped(s.T, s.run("FILA.BUDGET GET each"))
 	s.restart()
-	eventually(s.T, func() bool { // it has the ticks of the time in which the broker was down
-		now := mapped(s.T, s.run("FILA.BUDGET GET each"))
+	testkit.Eventually(s.T, "the budget is refilled", func() bool { // it has the ticks of the time in which the broker was down
+		now := kit.Mapped(s.T, s.run("FILA.BUDGET GET each"))
 		ticks, _ := now["next_at"].(int64)
 		first, _ := before["next_at"].(int64)
 		credited, _ := now["credited"].(int64)
@@ -563,7 +569,7 @@ func historyOfABudget(s *speaker) {
 		for cursor := "0"; ; {
 			next, list := s.page("FILA.BUDGET HISTORY hb CURSOR " + cursor + " COUNT 2")
 			for _, e := range list {
-				m := mapped(s.T, e)
+				m := kit.Mapped(s.T, e)
 				got = append(got, fmt.Sprint(m["kind"], m["amount"], " ", m["balance"], " ", m["id"], m["note"], m["count"], m["queue"], m["message"], m["key"]))
 			}
 			if cursor = next; cursor == "0" {
@@ -630,7 +636,7 @@ func adaptiveForms(s *speaker) {
 		s.has("action retry", "FILA.NACK calls "+receipt+" DELAY 3600000")
 	}
 	s.has("min 2 limit 7 cuts 1", "FILA.THROTTLE GET p")
-	if m := mapped(s.T, s.run("FILA.EXPLAIN calls KEY k")); !strings.Contains(strings.ReplaceAll(fmt.Sprint(m["reason"]), `"`, ""), "throttle p allows 7 of 10 leases at a time now") {
+	if m := kit.Mapped(s.T, s.run("FILA.EXPLAIN calls KEY k")); !strings.Contains(strings.ReplaceAll(fmt.Sprint(m["reason"]), `"`, ""), "throttle p allows 7 of 10 leases at a time now") {
 		s.Errorf("%v", m["reason"])
 	}
 	s.has("action dlq", "FILA.NACK calls "+r[3]+" DEAD")
@@ -646,18 +652,18 @@ func budgetsOfHooks(s *speaker) {
 	s.says("NOBUDGET", `FILA.CRON SET each hq "* * * * * *" tick BUDGET hooked CHARGE 2`)
 	s.says("OK", "FILA.BUDGET SET hooked")
 	s.says("OK", `FILA.CRON SET each hq "* * * * * *" tick BUDGET hooked CHARGE 2`)
-	cron := mapped(s.T, s.run("FILA.CRON GET each"))
+	cron := kit.Mapped(s.T, s.run("FILA.CRON GET each"))
 	if fmt.Sprint(cron["budgets"], cron["charge"]) != "[hooked] 2" {
 		s.Errorf("a recurring message of %v, %v", cron["budgets"], cron["charge"])
 	}
-	eventually(s.T, func() bool { return fmt.Sprint(mapped(s.T, s.run("FILA.STATS hq"))["ready"]) != "0" })
+	testkit.Eventually(s.T, "a message is ready", func() bool { return fmt.Sprint(kit.Mapped(s.T, s.run("FILA.STATS hq"))["ready"]) != "0" })
 	s.says("1", "FILA.CRON DEL each")
 	s.out("hq") // it is not paid for
 	if n, ok := s.run("FILA.PURGE hq").(int64); !ok || n < 1 {
 		s.Errorf("purged %d", n)
 	}
 	script := `function on_enqueue(msg) return { budgets = { 'company', msg.budgets[1] }, charge = msg.charge + 1 } end`
-	tried := mapped(s.T, plain(s.do(s.T, "FILA.SCRIPT", "TEST", "hq", "ON_ENQUEUE", "SOURCE", script, "BUDGET", "hooked", "CHARGE", "4")))
+	tried := kit.Mapped(s.T, plain(s.do(s.T, "FILA.SCRIPT", "TEST", "hq", "ON_ENQUEUE", "SOURCE", script, "BUDGET", "hooked", "CHARGE", "4")))
 	if fmt.Sprint(tried["budgets"], tried["charge"]) != "[company hooked] 5" {
 		s.Errorf("a script decides %v", tried)
 	}

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 var (
@@ -34,7 +37,7 @@ type till struct {
 }
 
 func (l *till) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: l.addr, Protocol: 3, MaxRetries: -1, ReadTimeout: 3 * time.Second, PoolSize: 1})
+	return redis.NewClient(&redis.Options{Addr: l.addr, Protocol: 3, MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolSize: 1})
 }
 
 func (l *till) fault(format string, args ...any) {
@@ -196,10 +199,11 @@ func (l *till) produce(ctx context.Context, no int) {
 // with and without USED, nack, release, forget and vanish on one budget. In the end its sums are
 // those of the replies: nothing is reserved, and all credits are spent or available.
 func TestCreditsAddUpWhenTheBrokerIsKilled(t *testing.T) {
-	b := serve(t)
-	admin := connect(t, b.Addr(), 3)
-	do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 1500, "BACKOFF", 0, "MAXATTEMPTS", 1_000_000)
-	do(t, admin, "FILA.BUDGET", "SET", "acme")
+	t.Parallel()
+	b := kit.Serve(t)
+	admin := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 1500, "BACKOFF", 0, "MAXATTEMPTS", 1_000_000)
+	kit.Do(t, admin, "FILA.BUDGET", "SET", "acme")
 	l := &till{addr: b.Addr(), faults: make(chan error, 1)}
 	producing, stopProducing := context.WithCancel(t.Context())
 	working, stopWorking := context.WithCancel(t.Context())
@@ -215,32 +219,20 @@ func TestCreditsAddUpWhenTheBrokerIsKilled(t *testing.T) {
 	}
 	for i := range *budgetKills {
 		answers := l.answers.Load()
-		moment := time.Now().Add(time.Duration(200+rand.IntN(800)) * time.Millisecond)
-		for time.Now().Before(moment) || l.answers.Load() < answers+200 {
-			time.Sleep(time.Millisecond)
-		}
-		if err := b.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		restart(t, b)
+		more := int64(200 + rand.IntN(800))
+		testkit.Eventually(t, "clients get answers", func() bool { return l.answers.Load() >= answers+more })
+		kit.Kill(t, b)
+		kit.Start(t, b)
 		if i == *budgetKills/2 { // what is reserved now is that of leases
-			admin = connect(t, b.Addr(), 3)
+			admin = kit.Connect(t, b.Addr(), 3)
 			wantSums(t, admin)
 		}
 	}
 	stopProducing()
 	producers.Wait()
-	do(t, admin, "FILA.BUDGET", "CREDIT", "acme", 1_000_000, "ID", "the rest")
+	kit.Do(t, admin, "FILA.BUDGET", "CREDIT", "acme", 1_000_000, "ID", "the rest")
 	l.credited.Add(1_000_000)
-	drained := func() bool {
-		s := stats(t, admin, "q")
-		return s["ready"] == int64(0) && s["delayed"] == int64(0) && s["leased"] == int64(0)
-	}
-	for end := time.Now().Add(2 * time.Minute); !drained(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the queue does not drain: %v", stats(t, admin, "q"))
-		}
-	}
+	wantDrained(t, admin, "q")
 	stopWorking()
 	workers.Wait()
 	select {
@@ -275,7 +267,7 @@ func wantSums(t *testing.T, c *redis.Client) map[string]int64 {
 func budgetSums(t *testing.T, c *redis.Client, name string) map[string]int64 {
 	t.Helper()
 	sums := map[string]int64{}
-	m := mapped(t, do(t, c, "FILA.BUDGET", "GET", name))
+	m := kit.Mapped(t, kit.Do(t, c, "FILA.BUDGET", "GET", name))
 	for _, field := range []string{"balance", "reserved", "available", "credited", "spent"} {
 		n, ok := m[field].(int64)
 		if !ok {
@@ -293,12 +285,12 @@ func budgetSums(t *testing.T, c *redis.Client, name string) map[string]int64 {
 func historySum(t *testing.T, c *redis.Client, name string) (sum int64) {
 	t.Helper()
 	for cursor := "0"; ; {
-		page, ok := do(t, c, "FILA.BUDGET", "HISTORY", name, "CURSOR", cursor, "COUNT", 500).([]any)
+		page, ok := kit.Do(t, c, "FILA.BUDGET", "HISTORY", name, "CURSOR", cursor, "COUNT", 500).([]any)
 		if !ok || len(page) != 2 {
 			t.Fatalf("a page is %v", page)
 		}
 		for _, e := range page[1].([]any) {
-			n, ok := mapped(t, e)["amount"].(int64)
+			n, ok := kit.Mapped(t, e)["amount"].(int64)
 			if !ok {
 				t.Fatalf("an entry is %v", e)
 			}

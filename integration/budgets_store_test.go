@@ -3,39 +3,42 @@ package integration_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 // TestAStoreWithBudgetsIsInOrder has fila check and fila repair read what budgets leave in a store,
 // after each end of a broker: settings, entries, ids and the charges of leases.
 func TestAStoreWithBudgetsIsInOrder(t *testing.T) {
+	t.Parallel()
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, "--storage.lease_lag_ms", "0")
-			c := connect(t, b.Addr(), 3)
-			do(t, c, "FILA.QUEUE", "CREATE", "q")
-			do(t, c, "FILA.BUDGET", "SET", "acme", "LOW", 5, "DEBT", 1, "DETAIL")
-			do(t, c, "FILA.BUDGET", "SET", "plan", "REFILL", 30, "EVERY", "@monthly", "TZ", "Europe/Berlin", "MAX", 90)
-			do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100, "ID", "invoice-17", "NOTE", "paid")
+			b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+			c := kit.Connect(t, b.Addr(), 3)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+			kit.Do(t, c, "FILA.BUDGET", "SET", "acme", "LOW", 5, "DEBT", 1, "DETAIL")
+			kit.Do(t, c, "FILA.BUDGET", "SET", "plan", "REFILL", 30, "EVERY", "@monthly", "TZ", "Europe/Berlin", "MAX", 90)
+			kit.Do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100, "ID", "invoice-17", "NOTE", "paid")
 			for range 3 {
-				do(t, c, "FILA.ENQUEUE", "q", "x", "BUDGET", "acme", "BUDGET", "plan", "CHARGE", 10)
+				kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "BUDGET", "acme", "BUDGET", "plan", "CHARGE", 10)
 			}
 			held := lease(t, c, "q", "COUNT", 2)
-			do(t, c, "FILA.ACK", "q", held[0].receipt, "USED", 7)
-			do(t, c, "FILA.BUDGET", "CHARGE", "acme", 3)
+			kit.Do(t, c, "FILA.ACK", "q", held[0].receipt, "USED", 7)
+			kit.Do(t, c, "FILA.BUDGET", "CHARGE", "acme", 3)
 			if err := end(b); err != nil {
 				t.Fatal(err)
 			}
 			wantOutput(t, 0, "everything is in order", "check", b.Data())
 			wantOutput(t, 0, "nothing was changed", "repair", b.Data())
-			restart(t, b)
+			kit.Start(t, b)
 			for budget, want := range map[string][3]int64{"acme": {100, 10, 10}, "plan": {30, 7, 10}} {
-				m := mapped(t, do(t, c, "FILA.BUDGET", "GET", budget))
+				m := kit.Mapped(t, kit.Do(t, c, "FILA.BUDGET", "GET", budget))
 				if got := [3]any{m["credited"], m["spent"], m["reserved"]}; got != [3]any{want[0], want[1], want[2]} {
 					t.Errorf("%s: credited, spent and reserved are %v, want %v", budget, got, want)
 				}
 			}
-			do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100, "ID", "invoice-17") // it was done already
-			if m := mapped(t, do(t, c, "FILA.BUDGET", "GET", "acme")); m["credited"] != int64(100) {
+			kit.Do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100, "ID", "invoice-17") // it was done already
+			if m := kit.Mapped(t, kit.Do(t, c, "FILA.BUDGET", "GET", "acme")); m["credited"] != int64(100) {
 				t.Errorf("credited %v, want 100", m["credited"])
 			}
 		})
@@ -63,7 +66,7 @@ func signalsOfHooks(s *speaker) {
 		s.Errorf("recorded %s", got)
 	}
 	id := s.id(line)
-	if cost, _ := mapped(s.T, s.run("FILA.GET sq "+id))["cost"].(int64); cost != 500 && cost != 501 { // of quotients that are rounded up
+	if cost, _ := kit.Mapped(s.T, s.run("FILA.GET sq "+id))["cost"].(int64); cost != 500 && cost != 501 { // of quotients that are rounded up
 		s.Errorf("after a use of 500 the cost is %d", cost)
 	}
 	for range 21 {
@@ -82,7 +85,7 @@ func signalsOfHooks(s *speaker) {
 	s.has("status delayed", "FILA.GET sq "+s.id(line))
 	s.says("9", "FILA.BUDGET CREDIT paid 509")
 	for name, want := range map[string]string{"paid": "9", "none": "nil"} {
-		m := mapped(s.T, plain(s.do(s.T, "FILA.SCRIPT", "TEST", "sq", "ON_ENQUEUE", "SOURCE", "function on_enqueue(msg) return { fairness_key = tostring(fila.budget('"+name+"')) } end")))
+		m := kit.Mapped(s.T, plain(s.do(s.T, "FILA.SCRIPT", "TEST", "sq", "ON_ENQUEUE", "SOURCE", "function on_enqueue(msg) return { fairness_key = tostring(fila.budget('"+name+"')) } end")))
 		if fmt.Sprint(m["fairness_key"]) != want {
 			s.Errorf("fila.budget of %s is %v, want %s", name, m["fairness_key"], want)
 		}

@@ -1,19 +1,17 @@
 package integration_test
 
 import (
-	"context"
 	"crypto/tls"
 	bits "encoding/binary"
 	"encoding/json"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // greeting is what a node sends when it connects to the node port of another.
@@ -32,14 +30,8 @@ func greetNode(t *testing.T, addr string, secure *tls.Config, kind byte, g greet
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c net.Conn = kit.Dial(t, addr)
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
 	if secure != nil {
 		secure = secure.Clone()
 		secure.ServerName = "127.0.0.1"
@@ -69,6 +61,7 @@ func greetNode(t *testing.T, addr string, secure *tls.Config, kind byte, g greet
 // Only nodes of the cluster get an answer on the node port: not without TLS, not with a certificate of
 // another authority, not of another cluster, and not under the name of another node.
 func TestTheNodePortIsForNodesOfTheClusterOnly(t *testing.T) {
+	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
 	before, after := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	ca.issue(t, "node", "node", before, after)
@@ -78,9 +71,9 @@ func TestTheNodePortIsForNodesOfTheClusterOnly(t *testing.T) {
 		return []string{"--cluster.cert_file", a.file("node"), "--cluster.key_file", a.file("node-key"), "--cluster.ca_file", trusts.file("ca")}
 	}
 	n := cluster(t, files(ca, ca)...)
-	c := connect(t, n.all["c"].Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	do(t, c, "FILA.ENQUEUE", "q", "x")
+	c := kit.Connect(t, n.Node("c").Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x")
 
 	own := greeting{Version: 1, Name: "fila", Node: "x"}
 	with := func(change func(g *greeting)) greeting {
@@ -106,7 +99,7 @@ func TestTheNodePortIsForNodesOfTheClusterOnly(t *testing.T) {
 		"Raft of a node that has not joined":   {ca.client(t, "node"), 'R', own, "has not joined the cluster yet"},
 		"a link of a node that has not joined": {ca.client(t, "node"), 'L', own, "has not joined the cluster yet"},
 	} {
-		if got := greetNode(t, n.peers["a"], x.secure, x.kind, x.g); !strings.Contains(got, x.want) {
+		if got := greetNode(t, n.Node("a").Port(), x.secure, x.kind, x.g); !strings.Contains(got, x.want) {
 			t.Errorf("%s is answered %q, want %q", name, got, x.want)
 		}
 	}
@@ -114,52 +107,38 @@ func TestTheNodePortIsForNodesOfTheClusterOnly(t *testing.T) {
 	n.refuses("with another authority", files(other, other), "a", "waiting for b, c")
 	n.refuses("of another cluster", append(files(ca, ca), "--cluster.name", "other"), "a", `is of cluster \"other\"`)
 	n.refuses("under the name of another", files(ca, ca), "a", "two nodes have the name a")
-	do(t, c, "FILA.ENQUEUE", "q", "y")
-	wantStats(t, c, "q", map[string]int64{"ready": 2})
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "y")
+	kit.WantStats(t, c, "q", map[string]int64{"ready": 2})
 }
 
 // refuses starts one more node with an empty disk and waits until it says why it does not become a member.
 func (n *nodes) refuses(what string, args []string, id, want string) {
 	n.t.Helper()
-	addr, err := harness.Reserve()
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	peers := []string{id + "=" + addr}
+	peers := []string{id + "=" + kit.Reserve(n.t)}
 	for _, other := range []string{"a", "b", "c"} {
 		if other != id {
-			peers = append(peers, other+"="+n.peers[other])
+			peers = append(peers, other+"="+n.Node(other).Port())
 		}
 	}
-	dir := n.t.TempDir()
-	b, err := harness.New(binary(n.t), dir, append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	b := kit.Prepare(n.t, append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...)
 	if err := b.Start(); err != nil {
 		n.t.Fatal(err)
 	}
-	defer func() {
-		if err := b.Stop(); err != nil {
-			n.t.Errorf("a node %s: %v", what, err)
-		}
-	}()
-	n.soon("the refusal of a node "+what, func() bool {
-		text, err := os.ReadFile(filepath.Join(dir, "fila.log"))
-		return err == nil && strings.Contains(string(text), want)
+	defer kit.Stop(n.t, b)
+	testkit.Eventually(n.t, "a node "+what+" is refused", func() bool {
+		return strings.Contains(kit.Log(n.t, b), want)
 	})
 }
 
 func TestNodesDoNotTalkInPlainTextToOtherMachines(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"--cluster.peers", "a=127.0.0.1:18001,b=192.0.2.1:18002,c=127.0.0.1:18003"},
 		{"--cluster.peers", "a=127.0.0.1:18001,b=127.0.0.1:18002,c=127.0.0.1:18003", "--cluster.listen_addr", "0.0.0.0:18001"},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		out, code, err := harness.Run(ctx, nil, binary(t), append([]string{"--cluster.node_id", "a", "--storage.path", t.TempDir(), "--server.listen_addr", "127.0.0.1:0"}, args...)...)
-		cancel()
-		if err != nil || code != 2 || !strings.Contains(out, "cluster.cert_file") {
-			t.Errorf("%v: exit code %d, %v: %s", args, code, err, out)
+		out, code := kit.Run(t, append([]string{"--cluster.node_id", "a", "--storage.path", t.TempDir(), "--server.listen_addr", "127.0.0.1:0"}, args...)...)
+		if code != 2 || !strings.Contains(out, "cluster.cert_file") {
+			t.Errorf("%v: exit code %d: %s", args, code, out)
 		}
 	}
 }

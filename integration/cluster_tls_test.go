@@ -7,27 +7,26 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // Nodes that talk to each other with TLS, and clients of Redis Cluster and Redis Sentinel that come with
 // TLS: they are told the ports with TLS of all nodes, and find the next leader there.
 func TestClientsWithTLSFindTheLeader(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t)
 	for _, name := range []string{"node", "server", "client"} {
 		ca.issue(t, name, name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	}
 	ports := map[string][]string{} // by setting
-	n := clusterOf(t, map[string]string{"a": t.TempDir(), "b": t.TempDir(), "c": t.TempDir()}, func(string) []string {
+	n := clusterIn(t, kit.Homes(t, 3), func(string) []string {
 		args := []string{
 			"--cluster.cert_file", ca.file("node"), "--cluster.key_file", ca.file("node-key"), "--cluster.ca_file", ca.file("ca"),
 			"--tls.cert_file", ca.file("server"), "--tls.key_file", ca.file("server-key"), "--tls.ca_file", ca.file("ca"),
 		}
 		for _, port := range []string{"tls.listen_addr", "cluster.client_tls_addr", "cluster.sentinel_tls_addr"} {
-			addr, err := harness.Reserve()
-			if err != nil {
-				t.Fatal(err)
-			}
+			addr := kit.Reserve(t)
 			ports[port] = append(ports[port], addr)
 			args = append(args, "--"+port, addr)
 		}
@@ -45,7 +44,7 @@ func TestClientsWithTLSFindTheLeader(t *testing.T) {
 	again := func(c redis.UniversalClient, words ...any) {
 		t.Helper()
 		var err error
-		n.until(fmt.Sprint(words...), func() bool { err = c.Do(t.Context(), words...).Err(); return err == nil })
+		testkit.Eventually(t, fmt.Sprint(words...)+" is answered", func() bool { err = c.Do(t.Context(), words...).Err(); return err == nil })
 	}
 	const each = 40
 	for name, c := range clients {
@@ -67,19 +66,14 @@ func TestClientsWithTLSFindTheLeader(t *testing.T) {
 		if out, code := n.fila("a", "cluster", "transfer"); code != 0 {
 			t.Fatalf("transfer: exit code %d, %s", code, out)
 		}
-		n.until("another leader", func() bool { lost = n.leader(); return lost != "a" })
+		testkit.Eventually(t, "there is another leader", func() bool { lost = n.leader(); return lost != "a" })
 	}
-	if err := n.all[lost].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	n.kill(lost)
 	for name, c := range clients {
 		for i := range each {
 			again(c, "FILA.ENQUEUE", name, "x", "DEDUP", each+i)
 		}
-		wantStats(t, clients["plain"].(*redis.Client), name, map[string]int64{"ready": 2 * each})
+		kit.WantStats(t, clients["plain"].(*redis.Client), name, map[string]int64{"ready": 2 * each})
 	}
-	if err := n.all[lost].Start(); err != nil {
-		t.Fatal(err)
-	}
-	n.ready(lost)
+	n.start(lost)
 }

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // usersFile writes a file of users and returns its name. The default user may do everything.
@@ -28,7 +28,7 @@ func usersFile(t *testing.T, lines ...string) string {
 // as returns a client of a node that authenticates.
 func (n *nodes) as(id, user, password string) *redis.Client {
 	n.t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: n.all[id].Addr(), Protocol: 3, MaxRetries: -1, Username: user, Password: password, ReadTimeout: patience})
+	c := redis.NewClient(&redis.Options{Addr: n.Node(id).Addr(), Protocol: 3, MaxRetries: -1, Username: user, Password: password, ReadTimeout: testkit.Patience()})
 	n.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -41,29 +41,14 @@ func (n *nodes) may(id, user, password string, args ...any) bool {
 	return c.Do(n.t.Context(), args...).Err() == nil
 }
 
-// soon waits until something holds at a node, and returns for how long it did not.
-func (n *nodes) soon(what string, holds func() bool) time.Duration {
-	n.t.Helper()
-	began := time.Now()
-	for !holds() {
-		if time.Since(began) > patience {
-			n.t.Fatalf("%s: not after %v", what, patience)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(began)
-}
-
 // redisCLI runs redis-cli against a node.
 func (n *nodes) redisCLI(id string, args ...string) string {
 	n.t.Helper()
-	host, port, err := net.SplitHostPort(n.all[id].Addr())
+	host, port, err := net.SplitHostPort(n.Node(id).Addr())
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(n.t.Context(), patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "redis-cli", append([]string{"-h", host, "-p", port}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(testkit.Context(n.t), "redis-cli", append([]string{"-h", host, "-p", port}, args...)...).CombinedOutput()
 	if err != nil {
 		n.t.Fatalf("redis-cli %v: %v: %s", args, err, out)
 	}
@@ -72,6 +57,7 @@ func (n *nodes) redisCLI(id string, args ...string) string {
 
 // Users are the same on all nodes, through kills and a disk that is lost.
 func TestUsersOfAClusterSurviveAFailover(t *testing.T) {
+	t.Parallel()
 	file := usersFile(t, "user default on nopass ~* &* +@all", "user seeded on >seed ~* &* +@all")
 	n := cluster(t, "--auth.acl_file", file)
 	leader := n.leader()
@@ -90,99 +76,90 @@ func TestUsersOfAClusterSurviveAFailover(t *testing.T) {
 			t.Errorf("at %s: %s", id, got)
 		}
 	}
-	slowest := time.Duration(0)
-	admin := connect(t, n.all[leader].Addr(), 3)
+	admin := kit.Connect(t, n.Node(leader).Addr(), 3)
 	for range 10 {
-		password := do(t, admin, "ACL", "GENPASS").(string)
-		do(t, admin, "ACL", "SETUSER", "worker", "resetpass", ">"+password)
+		password := kit.Do(t, admin, "ACL", "GENPASS").(string)
+		kit.Do(t, admin, "ACL", "SETUSER", "worker", "resetpass", ">"+password)
 		if !n.may(leader, "worker", password, "PING") {
 			t.Error("a new password is not in force at the leader")
 		}
-		slowest = max(slowest, n.soon("the password at "+third, func() bool { return n.may(third, "worker", password, "PING") }))
+		testkit.Eventually(t, "the password is in force at "+third, func() bool { return n.may(third, "worker", password, "PING") })
 	}
-	t.Logf("a change was in force at another node after %v at most", slowest)
-	do(t, admin, "ACL", "SETUSER", "worker", "resetpass", ">two")
-	do(t, admin, "FILA.QUEUE", "CREATE", "jobs")
+	kit.Do(t, admin, "ACL", "SETUSER", "worker", "resetpass", ">two")
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "jobs")
 
 	// The next leader has them, and the old one when it is back.
-	if err := n.all[leader].Kill(); err != nil {
-		t.Fatal(err)
-	}
-	n.ready(at)
+	n.kill(leader)
+	kit.Ready(t, n.Node(at).Broker)
 	next := n.leader()
 	if !n.may(next, "worker", "two", "FILA.ENQUEUE", "jobs", "x") || n.may(next, "worker", "two", "FILA.ENQUEUE", "other", "x") || n.may(next, "worker", "one", "PING") {
 		t.Error("the next leader has other users")
 	}
-	n.soon("the password at the other follower", func() bool { return n.may(third, "worker", "two", "PING") })
+	testkit.Eventually(t, "the password is in force at the other follower", func() bool { return n.may(third, "worker", "two", "PING") })
 	connected := n.as(third, "worker", "two")
-	do(t, connected, "PING")
-	do(t, connect(t, n.all[next].Addr(), 3), "ACL", "DELUSER", "worker")
-	n.soon("the end of the connection of a deleted user", func() bool { return connected.Do(t.Context(), "PING").Err() != nil })
-	do(t, connect(t, n.all[next].Addr(), 3), "ACL", "SETUSER", "later", "on", ">three", "+@all")
-	if err := n.all[leader].Start(); err != nil {
+	kit.Do(t, connected, "PING")
+	kit.Do(t, kit.Connect(t, n.Node(next).Addr(), 3), "ACL", "DELUSER", "worker")
+	testkit.Eventually(t, "the connection of a deleted user ends", func() bool { return connected.Do(t.Context(), "PING").Err() != nil })
+	kit.Do(t, kit.Connect(t, n.Node(next).Addr(), 3), "ACL", "SETUSER", "later", "on", ">three", "+@all")
+	if err := n.Node(leader).Start(); err != nil {
 		t.Fatal(err)
 	}
-	n.soon("the users of meanwhile", func() bool { return n.may(leader, "later", "three", "PING") && !n.may(leader, "worker", "two", "PING") })
+	testkit.Eventually(t, "the users of meanwhile are in force", func() bool { return n.may(leader, "later", "three", "PING") && !n.may(leader, "worker", "two", "PING") })
 
 	// So has a node whose disk was lost.
 	wiped := n.others(next)[0]
-	if err := n.all[wiped].Kill(); err != nil {
+	n.loseDisk(wiped)
+	if err := n.Node(wiped).Start(); err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{n.all[wiped].Data(), n.all[wiped].Data() + "-cluster"} {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := n.all[wiped].Start(); err != nil {
-		t.Fatal(err)
-	}
-	n.soon("the users on an empty disk", func() bool { return n.may(wiped, "later", "three", "PING") })
-	n.ready(wiped)
+	testkit.Eventually(t, "the users are on an empty disk", func() bool { return n.may(wiped, "later", "three", "PING") })
+	kit.Ready(t, n.Node(wiped).Broker)
 }
 
 func TestALeaseAtAFollowerEndsWhenItsUserLosesTheRight(t *testing.T) {
+	t.Parallel()
 	n := cluster(t, "--auth.acl_file", usersFile(t, "user default on nopass ~* &* +@all", "user worker on >w ~* +@all"))
 	leader := n.leader()
-	admin := connect(t, n.all[leader].Addr(), 3)
-	do(t, admin, "FILA.QUEUE", "CREATE", "q")
+	admin := kit.Connect(t, n.Node(leader).Addr(), 3)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "q")
 	worker := n.as(n.others(leader)[0], "worker", "w")
 	ended := make(chan error, 1)
 	go func() {
 		ended <- worker.Do(context.WithoutCancel(t.Context()), "FILA.LEASE", "q", "BLOCK", 0).Err()
 	}()
-	wantStats(t, admin, "q", map[string]int64{"waiters": 1})
-	do(t, admin, "ACL", "SETUSER", "worker", "-fila.lease")
+	kit.WantStats(t, admin, "q", map[string]int64{"waiters": 1})
+	kit.Do(t, admin, "ACL", "SETUSER", "worker", "-fila.lease")
 	if err := within(t, ended); err != nil {
 		t.Errorf("the lease ends with %v", err)
 	}
-	do(t, admin, "FILA.ENQUEUE", "q", "x")
+	kit.Do(t, admin, "FILA.ENQUEUE", "q", "x")
 	refused(t, worker, "NOPERM", "FILA.LEASE", "q")
-	wantStats(t, admin, "q", map[string]int64{"ready": 1})
+	kit.WantStats(t, admin, "q", map[string]int64{"ready": 1})
 }
 
 // The file is read when the cluster is formed, and by ACL LOAD at the leader; ACL SAVE writes the users.
 func TestTheFileOfUsersOfANode(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{}
 	for _, id := range []string{"a", "b", "c"} {
 		files[id] = usersFile(t, "user default on nopass ~* &* +@all", "user of-"+id+" on >p +@all")
 	}
-	n := clusterOf(t, map[string]string{"a": t.TempDir(), "b": t.TempDir(), "c": t.TempDir()}, func(id string) []string {
+	n := clusterIn(t, kit.Homes(t, 3), func(id string) []string {
 		return []string{"--auth.acl_file", files[id]}
 	})
 	leader := n.leader()
 	other := n.others(leader)[0]
 	for _, id := range []string{"a", "b", "c"} {
-		n.soon("the users of the node that formed the cluster at "+id, func() bool { return n.may(id, "of-a", "p", "PING") && !n.may(id, "of-b", "p", "PING") })
+		testkit.Eventually(t, "the users of the node that formed the cluster are in force at "+id, func() bool { return n.may(id, "of-a", "p", "PING") && !n.may(id, "of-b", "p", "PING") })
 	}
-	refused(t, connect(t, n.all[other].Addr(), 3), "ERR the users are in the store", "ACL", "LOAD")
-	do(t, connect(t, n.all[leader].Addr(), 3), "ACL", "SETUSER", "made", "on", ">p", "+@all")
-	do(t, connect(t, n.all[leader].Addr(), 3), "ACL", "LOAD")
+	refused(t, kit.Connect(t, n.Node(other).Addr(), 3), "ERR the users are in the store", "ACL", "LOAD")
+	kit.Do(t, kit.Connect(t, n.Node(leader).Addr(), 3), "ACL", "SETUSER", "made", "on", ">p", "+@all")
+	kit.Do(t, kit.Connect(t, n.Node(leader).Addr(), 3), "ACL", "LOAD")
 	for _, id := range []string{"a", "b", "c"} {
-		n.soon("the users of the file of the leader at "+id, func() bool { return n.may(id, "of-"+leader, "p", "PING") && !n.may(id, "made", "p", "PING") })
+		testkit.Eventually(t, "the users of the file of the leader are in force at "+id, func() bool { return n.may(id, "of-"+leader, "p", "PING") && !n.may(id, "made", "p", "PING") })
 	}
-	do(t, connect(t, n.all[other].Addr(), 3), "ACL", "SETUSER", "saved", "on", ">p", "+@all")
-	do(t, connect(t, n.all[other].Addr(), 3), "ACL", "SAVE")
+	kit.Do(t, kit.Connect(t, n.Node(other).Addr(), 3), "ACL", "SETUSER", "saved", "on", ">p", "+@all")
+	kit.Do(t, kit.Connect(t, n.Node(other).Addr(), 3), "ACL", "SAVE")
 	if text, err := os.ReadFile(files[other]); err != nil || !strings.Contains(string(text), "user saved on #") || !strings.Contains(string(text), "user of-"+leader) {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -193,36 +170,26 @@ func TestTheFileOfUsersOfANode(t *testing.T) {
 
 // A single broker that becomes a cluster keeps its users and its data.
 func TestASingleBrokerBecomesAClusterWithItsUsers(t *testing.T) {
-	dir, file := t.TempDir(), usersFile(t, "user default on nopass ~* &* +@all")
-	single, err := harness.New(binary(t), dir, "--auth.acl_file", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := single.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	restart(t, single)
-	c := connect(t, single.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	do(t, c, "FILA.ENQUEUE", "q", "kept")
-	do(t, c, "ACL", "SETUSER", "worker", "on", ">one", "~*", "+@all")
-	do(t, c, "ACL", "SAVE")
-	if err := single.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	file := usersFile(t, "user default on nopass ~* &* +@all")
+	single := kit.Serve(t, "--auth.acl_file", file)
+	c := kit.Connect(t, single.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "kept")
+	kit.Do(t, c, "ACL", "SETUSER", "worker", "on", ">one", "~*", "+@all")
+	kit.Do(t, c, "ACL", "SAVE")
+	kit.Stop(t, single)
 	empty := usersFile(t, "user default on nopass ~* &* +@all", "user elsewhere on >p +@all")
-	n := clusterOf(t, map[string]string{"a": t.TempDir(), "b": dir, "c": t.TempDir()}, func(id string) []string {
+	n := clusterIn(t, []string{t.TempDir(), single.Dir(), t.TempDir()}, func(id string) []string {
 		if id == "b" {
 			return []string{"--auth.acl_file", file}
 		}
 		return []string{"--auth.acl_file", empty}
 	})
-	for id := range n.all {
-		n.soon("the user at "+id, func() bool {
+	for _, id := range []string{"a", "b", "c"} {
+		testkit.Eventually(t, "the user is in force at "+id, func() bool {
 			return n.may(id, "worker", "one", "FILA.STATS", "q") && !n.may(id, "elsewhere", "p", "PING")
 		})
 	}
-	wantStats(t, n.as("c", "worker", "one"), "q", map[string]int64{"ready": 1})
+	kit.WantStats(t, n.as("c", "worker", "one"), "q", map[string]int64{"ready": 1})
 }

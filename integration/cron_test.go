@@ -6,6 +6,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // tickOf returns the tick that created a message, in Unix seconds.
@@ -27,28 +30,27 @@ func tickOf(t *testing.T, d *delivery) int64 {
 // TestATickMakesOneMessageAcrossKills kills the broker between ticks and, at random, during ticks.
 // Messages are acked by later processes: each tick has created exactly one message.
 func TestATickMakesOneMessageAcrossKills(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	if out, code := cli(t, b.Addr(), "", "-e", "FILA.CRON", "SET", "s", "q", "* * * * * *", "tick", "TZ", "Europe/Berlin", "CATCHUP", "ALL", "KEY", "k"); out != "OK" || code != 0 {
 		t.Fatalf("%s, exit code %d", out, code)
 	}
 	var ticks []int64
-	end := time.Now().Add(patience)
-	for kills := 0; kills < 3 || len(ticks) < 7; {
-		if time.Now().After(end) {
-			t.Fatalf("%d kills, ticks %v", kills, ticks)
-		}
+	kills := 0
+	testkit.Eventually(t, "there are enough kills and ticks", func() bool {
 		if kills < 3 && len(ticks) >= 2*kills+1 {
 			// Close to the next tick.
-			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second + time.Duration(kills-1)*500*time.Microsecond)))
-			if err := b.Kill(); err != nil {
-				t.Fatal(err)
+			tick := time.Now().Truncate(time.Second).Add(time.Second + time.Duration(kills-1)*500*time.Microsecond)
+			for time.Now().Before(tick) { // the kill is at the time of a tick
+				time.Sleep(time.Until(tick))
 			}
+			kit.Kill(t, b)
 			kills++
-			restart(t, b)
+			kit.Start(t, b)
 		}
-		ds, err := leased(do(t, c, "FILA.LEASE", "q", "BLOCK", 2000))
+		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "q", "BLOCK", 2000))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,9 +59,10 @@ func TestATickMakesOneMessageAcrossKills(t *testing.T) {
 				t.Errorf("%+v", ds[i])
 			}
 			ticks = append(ticks, tickOf(t, &ds[i]))
-			do(t, c, "FILA.ACK", "q", ds[i].receipt)
+			kit.Do(t, c, "FILA.ACK", "q", ds[i].receipt)
 		}
-	}
+		return kills >= 3 && len(ticks) >= 7
+	})
 	slices.Sort(ticks)
 	for i, at := range ticks {
 		if at != ticks[0]+int64(i) {
@@ -67,19 +70,17 @@ func TestATickMakesOneMessageAcrossKills(t *testing.T) {
 		}
 	}
 	for _, protocol := range []int{2, 3} {
-		m := mapped(t, do(t, connect(t, b.Addr(), protocol), "FILA.CRON", "GET", "s"))
+		m := kit.Mapped(t, kit.Do(t, kit.Connect(t, b.Addr(), protocol), "FILA.CRON", "GET", "s"))
 		if fired, ok := m["fired"].(int64); !ok || fired < int64(len(ticks)) || m["missed"] != int64(0) || m["catchup"] != "all" || m["tz"] != "Europe/Berlin" {
 			t.Errorf("%v", m)
 		}
 	}
-	if n := do(t, c, "FILA.CRON", "DEL", "s"); n != int64(1) {
+	if n := kit.Do(t, c, "FILA.CRON", "DEL", "s"); n != int64(1) {
 		t.Errorf("%v", n)
 	}
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b)
-	if m := do(t, c, "FILA.CRON", "GET", "s"); m != nil {
+	kit.Kill(t, b)
+	kit.Start(t, b)
+	if m := kit.Do(t, c, "FILA.CRON", "GET", "s"); m != nil {
 		t.Errorf("it is back: %v", m)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 )
 
 const (
@@ -38,9 +39,9 @@ func payloadOf(n int) string {
 // log, leases, failures and delayed messages.
 func killedStore(t *testing.T) string {
 	t.Helper()
-	b := serve(t, "--storage.lease_lag_ms", "0")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 3_600_000)
+	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 3_600_000)
 	enqueue := func(from, to int) {
 		for chunk := range slices.Chunk(numbers(from, to), 500) {
 			_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -57,15 +58,13 @@ func killedStore(t *testing.T) string {
 	enqueue(0, inTables)
 	held := lease(t, c, "q", "COUNT", damagedLeases)
 	for _, d := range held[:damagedLeases/2] {
-		do(t, c, "FILA.NACK", "q", d.receipt, "DELAY", 1000)
+		kit.Do(t, c, "FILA.NACK", "q", d.receipt, "DELAY", 1000)
 	}
-	do(t, c, "FILA.BACKUP", "flushed")       // flushes everything to tables
+	kit.Do(t, c, "FILA.BACKUP", "flushed")   // flushes everything to tables
 	for n := inTables; n < damagedAll; n++ { // one batch each
 		enqueue(n, n+1)
 	}
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Kill(t, b)
 	return b.Data()
 }
 
@@ -80,18 +79,10 @@ func numbers(from, to int) []int {
 // copied copies a data directory for another broker.
 func copied(t *testing.T, data string) *harness.Broker {
 	t.Helper()
-	b, err := harness.New(binary(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := kit.Prepare(t)
 	if err := os.CopyFS(b.Data(), os.DirFS(data)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 	return b
 }
 
@@ -134,16 +125,16 @@ func zeroAt(where float64, n int) harm {
 // left returns the numbers of the messages in a broker.
 func left(t *testing.T, b *harness.Broker) map[int]bool {
 	t.Helper()
-	restart(t, b)
-	c := connect(t, b.Addr(), 3)
-	names, ok := do(t, c, "FILA.QUEUE", "LIST").([]any)
+	kit.Start(t, b)
+	c := kit.Connect(t, b.Addr(), 3)
+	names, ok := kit.Do(t, c, "FILA.QUEUE", "LIST").([]any)
 	if !ok {
 		t.Fatal("no list of queues")
 	}
 	held := map[int]bool{}
 	for _, q := range names {
 		for cursor := "0"; ; {
-			page, ok := do(t, c, "FILA.BROWSE", q, "CURSOR", cursor, "COUNT", 1000).([]any)
+			page, ok := kit.Do(t, c, "FILA.BROWSE", q, "CURSOR", cursor, "COUNT", 1000).([]any)
 			if !ok {
 				t.Fatal("no page")
 			}
@@ -152,7 +143,7 @@ func left(t *testing.T, b *harness.Broker) map[int]bool {
 				t.Fatal("no messages")
 			}
 			for _, m := range messages {
-				payload, n := fmt.Sprint(mapped(t, m)["payload"]), 0
+				payload, n := fmt.Sprint(kit.Mapped(t, m)["payload"]), 0
 				if _, err := fmt.Sscan(payload, &n); err != nil || payload != payloadOf(n) || held[n] {
 					t.Errorf("a message that no client sent, or twice: %q", payload)
 				}
@@ -172,8 +163,9 @@ func left(t *testing.T, b *harness.Broker) map[int]bool {
 // TestDamageIsRefusedReportedAndRepaired: the broker does not start on damaged data, fila check
 // names the file, and after fila repair the broker serves the remaining messages.
 func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
+	t.Parallel()
 	data := killedStore(t)
-	for _, x := range []struct {
+	for i, x := range []struct {
 		file, name string
 		harm       harm
 		least      int  // minimum of messages that repair must save
@@ -196,6 +188,9 @@ func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
 		{"*.sst", "cut in half", cutAt(0.5), inLog, false},
 		{"*.sst", "nothing left", cutAt(0), inLog, false},
 	} {
+		if testing.Short() && i%2 != 0 { // each kind of file is left
+			continue
+		}
 		t.Run(x.file+" "+x.name, func(t *testing.T) {
 			t.Parallel()
 			b := copied(t, data)
@@ -213,7 +208,7 @@ func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !x.starts {
-				out, code := ran(t, "--server.listen_addr", "127.0.0.1:0", "--storage.path", b.Data())
+				out, code := kit.Run(t, "--server.listen_addr", "127.0.0.1:0", "--storage.path", b.Data())
 				if code != 1 || strings.Contains(out, "\n") || !strings.Contains(out, "fila check "+b.Data()) || !strings.Contains(out, "fila repair") {
 					t.Errorf("start: exit code %d: %s", code, out)
 				}
@@ -243,12 +238,13 @@ func TestDamageIsRefusedReportedAndRepaired(t *testing.T) {
 
 // The traces of a crash are not damage, and damage to unused data has no effect.
 func TestWhatACrashLeavesIsNoDamage(t *testing.T) {
+	t.Parallel()
 	data := killedStore(t)
 	// Not every version of RocksDB had something to warn of.
 	if err := os.WriteFile(filepath.Join(data, "LOG"), []byte(strings.Repeat("a warning\n", 200)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []struct {
+	for i, x := range []struct {
 		file, name string
 		harm       harm
 		lost       int
@@ -263,6 +259,9 @@ func TestWhatACrashLeavesIsNoDamage(t *testing.T) {
 		{"IDENTITY", "nothing left", cutAt(0), 0},
 		{"LOG", "zeros", zeroAt(0, 1000), 0},
 	} {
+		if testing.Short() && i%2 != 0 { // each kind of file is left
+			continue
+		}
 		t.Run(x.file+" "+x.name, func(t *testing.T) {
 			t.Parallel()
 			b := copied(t, data)

@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,27 +14,28 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // limited starts the broker in a shell that has set its limit of open files, hard and soft, or only
-// one of them if the number follows a word such as "-S". It returns the broker, its address if it
-// serves, and the lines logged so far.
-func limited(t *testing.T, limit string, args ...string) (p *process, addr string, logged []map[string]any) {
+// one of them if the number follows a word such as "-S". It returns the broker and the lines logged so far.
+func limited(t *testing.T, limit string, args ...string) (b *harness.Broker, logged []map[string]any) {
 	t.Helper()
-	words := append([]string{"-c", "ulimit " + limit + ` && exec "$@"`, "sh", binary(t), "--server.listen_addr", "127.0.0.1:0", "--log.format", "json"}, args...)
-	p = startCommand(t, t.TempDir(), exec.Command("sh", words...))
-	for text := range p.lines {
+	b = kit.Prepare(t, append([]string{"--log.format", "json"}, args...)...)
+	b.SetShell("ulimit " + limit)
+	kit.Start(t, b)
+	kit.Logged(t, b, "ready")
+	for text := range strings.Lines(kit.Log(t, b)) {
 		var line map[string]any
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			t.Fatalf("it logged %q", text)
 		}
 		logged = append(logged, line)
-		if line["message"] == "ready" {
-			return p, fmt.Sprint(line["address"]), logged
-		}
 	}
-	t.Fatal("it ended before it was ready")
-	return nil, "", nil
+	return b, logged
 }
 
 // lowered returns the log line that reports a reduced connection limit.
@@ -70,29 +70,31 @@ func descriptors(t *testing.T, pid int) int {
 // connects more clients than fit. The excess clients receive an error, and enqueues, flushes,
 // compactions, backups and leases meanwhile succeed.
 func TestTheStoreKeepsItsDescriptors(t *testing.T) {
+	t.Parallel()
 	const (
 		limit    = 300
 		messages = 200
 	)
 	// No password is set, so every client counts as unauthenticated.
-	p, addr, logged := limited(t, "-n "+strconv.Itoa(limit), "--storage.mode", "low_space")
+	b, logged := limited(t, "-n "+strconv.Itoa(limit), "--storage.mode", "low_space")
 	line := lowered(t, logged)
 	if line == nil {
 		t.Fatal("nothing was logged of fewer connections")
 	}
+	addr := b.Addr()
 	most := int(line["maxclients"].(float64))
 	if most < 50 || most > limit-64 || line["wanted"] != 10_000.0 || line["open_files"] != float64(limit) {
 		t.Errorf("logged %v", line)
 	}
-	admin := connect(t, addr, 2)
+	admin := kit.Connect(t, addr, 2)
 	admin.Options().PoolSize = 1
-	do(t, admin, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "q")
 	for _, name := range []string{"maxclients", "server.maxclients"} {
-		if got := fmt.Sprint(do(t, admin, "CONFIG", "GET", name)); !strings.Contains(got, strconv.Itoa(most)) {
+		if got := fmt.Sprint(kit.Do(t, admin, "CONFIG", "GET", name)); !strings.Contains(got, strconv.Itoa(most)) {
 			t.Errorf("CONFIG GET %s answers %s, want %d", name, got, most)
 		}
 	}
-	if got := fmt.Sprint(do(t, admin, "INFO", "clients")); !strings.Contains(got, fmt.Sprintf("maxclients:%d\r\n", most)) {
+	if got := fmt.Sprint(kit.Do(t, admin, "INFO", "clients")); !strings.Contains(got, fmt.Sprintf("maxclients:%d\r\n", most)) {
 		t.Errorf("INFO clients answers %s, want %d", got, most)
 	}
 
@@ -134,20 +136,20 @@ func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 	highest := 0
 	payload := strings.Repeat("x", 256<<10)
 	for i := range messages { // 50 MiB: several flushes and compactions in this mode
-		do(t, admin, "FILA.ENQUEUE", "q", payload, "KEY", i%7)
+		kit.Do(t, admin, "FILA.ENQUEUE", "q", payload, "KEY", i%7)
 		if i%3 == 0 {
 			d := one(t, admin, "q")
-			do(t, admin, "FILA.ACK", "q", d.receipt)
+			kit.Do(t, admin, "FILA.ACK", "q", d.receipt)
 		}
-		highest = max(highest, descriptors(t, p.cmd.Process.Pid))
+		highest = max(highest, descriptors(t, b.PID()))
 	}
-	backup := mapped(t, do(t, admin, "FILA.BACKUP", "full"))
-	if _, err := os.Stat(filepath.Join(p.cmd.Dir, fmt.Sprint(backup["path"]), "CURRENT")); err != nil {
+	backup := kit.Mapped(t, kit.Do(t, admin, "FILA.BACKUP", "full"))
+	if _, err := os.Stat(filepath.Join(fmt.Sprint(backup["path"]), "CURRENT")); err != nil {
 		t.Errorf("the backup: %v", err)
 	}
 	close(stop)
 	clients.Wait()
-	wantStats(t, admin, "q", map[string]int64{"enqueued": messages, "acked": 67, "ready": messages - 67})
+	kit.WantStats(t, admin, "q", map[string]int64{"enqueued": messages, "acked": 67, "ready": messages - 67})
 	if refused.Load() == 0 {
 		t.Error("no client was refused: the bound was not reached")
 	}
@@ -159,12 +161,13 @@ func TestTheStoreKeepsItsDescriptors(t *testing.T) {
 
 // The soft limit is raised to the hard one; if that suffices, the connection limit is kept.
 func TestTheLimitOfOpenFilesIsRaised(t *testing.T) {
-	p, addr, logged := limited(t, "-S -n 64", "--server.maxclients", "100")
+	t.Parallel()
+	b, logged := limited(t, "-S -n 64", "--server.maxclients", "100")
 	var own syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &own); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", b.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +182,7 @@ func TestTheLimitOfOpenFilesIsRaised(t *testing.T) {
 	if line := lowered(t, logged); line != nil {
 		t.Errorf("logged %v although the hard limit is %d", line, own.Max)
 	}
-	if got := fmt.Sprint(do(t, connect(t, addr, 2), "CONFIG", "GET", "maxclients")); got != "[maxclients 100]" {
+	if got := fmt.Sprint(kit.Do(t, kit.Connect(t, b.Addr(), 2), "CONFIG", "GET", "maxclients")); got != "[maxclients 100]" {
 		t.Errorf("CONFIG GET answers %s", got)
 	}
 }
@@ -187,9 +190,8 @@ func TestTheLimitOfOpenFilesIsRaised(t *testing.T) {
 // If the limit is too low for the store and one client, the broker refuses to start and says what
 // to do.
 func TestTooFewDescriptorsAreRefusedAtStart(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "sh", "-c", `ulimit -n 100 && exec "$@"`, "sh", binary(t), "--server.listen_addr", "127.0.0.1:0", "--storage.path", t.TempDir()).CombinedOutput()
+	t.Parallel()
+	out, err := exec.CommandContext(testkit.Context(t), "sh", "-c", `ulimit -n 100 && exec "$@"`, "sh", kit.Binary(t), "--server.listen_addr", "127.0.0.1:0", "--storage.path", t.TempDir()).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "open 100 files") || !strings.Contains(string(out), "ulimit -n") || strings.Count(string(out), "\n") != 1 {
 		t.Errorf("%v: %s", err, out)
 	}

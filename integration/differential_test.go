@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // redisRelease is the release of redis-server with which Fila is compared.
@@ -35,9 +36,12 @@ type utterance struct {
 // TestFilaAnswersLikeRedis sends the conversations of testdata/differential.txt to both servers.
 // Every difference must be in the list of differences, and every entry of the list must occur.
 func TestFilaAnswersLikeRedis(t *testing.T) {
+	t.Parallel()
 	open, locked := startRedis(t), startRedis(t, "--requirepass", "secret")
-	fila := start(t, "--storage.engine", "memory").ready(t)
-	filaLocked := start(t, "--storage.engine", "memory", "--auth.password", "secret").ready(t)
+	fila := kit.Serve(t, "--storage.engine", "memory").Addr()
+	secret := kit.Prepare(t, "--storage.engine", "memory", "--auth.password", "secret")
+	kit.Launch(t, secret)
+	filaLocked := secret.Addr()
 	unused := differences()
 	for _, c := range conversations(t) {
 		redisAddr, filaAddr := open, fila
@@ -65,6 +69,7 @@ func TestFilaAnswersLikeRedis(t *testing.T) {
 // The list of Redis' commands, on which redis-compat.md and a test of package commands rely,
 // matches the real server.
 func TestTheListOfRedisCommandsIsItsOwn(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "internal", "compat", "redis-7.0.15-commands.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -133,15 +138,8 @@ func mask(said, reply string) string {
 // converse sends all commands of a conversation and returns the bytes received until its end.
 func converse(t *testing.T, addr string, proto int, c *conversation) []byte {
 	t.Helper()
-	var d net.Dialer
-	conn, err := d.DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := kit.Dial(t, addr)
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
 	if proto == 3 {
 		greet(t, conn)
 	}
@@ -320,60 +318,20 @@ func startRedis(t *testing.T, args ...string) string {
 	if !strings.Contains(string(version), "v="+redisRelease) {
 		leftOut(t, fmt.Sprintf("redis-server %sx is what Fila is compared with, not %s", redisRelease, version))
 	}
-	for try := range 5 {
-		port := freePort(t)
-		cmd := exec.Command("redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--loglevel", "notice"}, args...)...)
-		cmd.Dir = t.TempDir()
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- cmd.Wait() }()
-		addr := "127.0.0.1:" + port
-		if listens(t, addr, ended) {
-			t.Cleanup(func() {
-				_ = cmd.Process.Kill() // it has no data to lose
-				<-ended
-			})
-			return addr
-		}
-		t.Logf("try %d: redis-server did not get port %s", try, port)
-	}
-	t.Fatal("redis-server does not start")
-	return ""
-}
-
-// listens waits until a process listens at addr. It returns false if the process exits before.
-func listens(t *testing.T, addr string, ended <-chan error) bool {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	var d net.Dialer
-	for ctx.Err() == nil {
-		if conn, err := d.DialContext(ctx, "tcp", addr); err == nil {
-			return conn.Close() == nil
-		}
-		select {
-		case <-ended:
-			return false
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	t.Fatalf("redis-server does not listen at %s", addr)
-	return false
-}
-
-// freePort returns a port that is currently free.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	addr := kit.Reserve(t)
+	_, port, _ := strings.Cut(addr, ":")
+	cmd := exec.Command("redis-server", append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--loglevel", "notice"}, args...)...)
+	cmd.Dir = t.TempDir()
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it has no data to lose
+		_ = cmd.Wait()         // the error states that it was killed
+	})
+	testkit.Eventually(t, "redis-server listens", func() bool {
+		conn, err := net.Dial("tcp", addr)
+		return err == nil && conn.Close() == nil
+	})
+	return addr
 }

@@ -5,13 +5,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestINFOShowsTheSizeOfTheStoreAndTheFreeDisk(t *testing.T) {
-	p := start(t)
-	addr := p.ready(t)
-	c := connect(t, addr, 3)
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
 	figure := func(name string) uint64 {
 		t.Helper()
 		info, err := c.InfoMap(t.Context(), "persistence").Result()
@@ -25,7 +27,7 @@ func TestINFOShowsTheSizeOfTheStoreAndTheFreeDisk(t *testing.T) {
 		return n
 	}
 	var disk syscall.Statfs_t
-	if err := syscall.Statfs(p.cmd.Dir, &disk); err != nil {
+	if err := syscall.Statfs(b.Dir(), &disk); err != nil {
 		t.Fatal(err)
 	}
 	total := disk.Blocks * uint64(disk.Bsize) //nolint:gosec // not negative
@@ -37,18 +39,15 @@ func TestINFOShowsTheSizeOfTheStoreAndTheFreeDisk(t *testing.T) {
 		t.Errorf("the store takes %d bytes", before)
 	}
 	const messages, size = 40, 1 << 20
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	for range messages {
-		do(t, c, "FILA.ENQUEUE", "q", strings.Repeat("x", size))
+		kit.Do(t, c, "FILA.ENQUEUE", "q", strings.Repeat("x", size))
 	}
-	for began := time.Now(); figure("store_bytes") < before+messages*size/4; {
-		if time.Since(began) > patience {
-			t.Fatalf("%d bytes were enqueued, and the store has grown from %d to %d", messages*size, before, figure("store_bytes"))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	testkit.Eventually(t, "the size of the store shows what was enqueued", func() bool {
+		return figure("store_bytes") >= before+messages*size/4
+	})
 
-	memory := connect(t, start(t, "--storage.engine", "memory").ready(t), 3)
+	memory := kit.Connect(t, kit.Serve(t, "--storage.engine", "memory").Addr(), 3)
 	if info := memory.Info(t.Context(), "persistence").Val(); info == "" || strings.Contains(info, "store_") {
 		t.Errorf("of a store in memory: %s", info)
 	}

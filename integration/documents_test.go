@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 )
 
 // passage is a block of a document: a session of redis-cli, a program or another file that the
@@ -75,6 +75,7 @@ func prepared() []string {
 // In a tutorial there are no other blocks. The paths and ports of the documents are replaced by those
 // of the test.
 func TestTheBlocksOfTheDocumentsRun(t *testing.T) {
+	t.Parallel()
 	tutorials, err := filepath.Glob("../docs/tutorial/*.md")
 	if err != nil || len(tutorials) < 5 {
 		t.Fatalf("there are the tutorials %q, %v", tutorials, err)
@@ -114,16 +115,12 @@ func follow(t *testing.T, blocks []passage, tutorial bool) {
 	if slices.ContainsFunc(blocks, func(b passage) bool { return strings.Contains(b.text, storePath) }) {
 		args = unhurried()
 	}
-	dir := t.TempDir()
-	addr := startIn(t, dir, append(args, "--server.listen_addr", "127.0.0.1:0", "--storage.path", filepath.Join(dir, "data"))...).ready(t)
+	b := kit.Serve(t, args...)
+	addr := b.Addr()
 	_, port, _ := strings.Cut(addr, ":")
-	r := &reader{T: t, dir: tempDirHere(t), port: port, ids: map[string]string{}}
+	r := &reader{T: t, dir: moduleDir(t), port: port, ids: map[string]string{}}
 	r.outfit()
-	second, err := harness.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	local := strings.NewReplacer("5555", port, "127.0.0.1:7000", second, storePath, filepath.Join(dir, "data"))
+	local := strings.NewReplacer("5555", port, "127.0.0.1:7000", kit.Reserve(t), storePath, b.Data())
 	for _, b := range blocks {
 		text := local.Replace(b.text)
 		switch {
@@ -166,15 +163,11 @@ func (r *reader) outfit() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	modules, err := filepath.Abs(filepath.Join("clients", "javascript", "node_modules"))
-	if err != nil {
-		r.Fatal(err)
-	}
 	if err := os.Mkdir(bin, 0o700); err != nil {
 		r.Fatal(err)
 	}
 	// Debian's interpreter has Debian's libraries.
-	for name, target := range map[string]string{".bin/python3": "/usr/bin/python3", ".bin/fila": binary(r.T), "node_modules": modules} {
+	for name, target := range map[string]string{".bin/python3": "/usr/bin/python3", ".bin/fila": kit.Binary(r.T)} {
 		if err := os.Symlink(target, filepath.Join(r.dir, name)); err != nil {
 			r.Fatal(err)
 		}
@@ -245,6 +238,7 @@ func (o *output) ended() int {
 // run runs a command and compares what it prints.
 func (r *reader) run(s step) {
 	r.Helper()
+	heedSignals()
 	want, interrupted := s.reply, false
 	if n := len(want); n > 0 && want[n-1] == "^C" {
 		want, interrupted = want[:n-1], true

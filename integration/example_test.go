@@ -7,11 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 // TestExampleFairnessPrintsWhatTheDocumentShows runs the example against the broker. Its output is
 // that of the document, except for the time at which the noisy tenant is admitted again.
 func TestExampleFairnessPrintsWhatTheDocumentShows(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "explanation", "fairness.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -21,7 +24,7 @@ func TestExampleFairnessPrintsWhatTheDocumentShows(t *testing.T) {
 	if !found {
 		t.Fatal("docs/explanation/fairness.md does not show examples/fairness/run.sh")
 	}
-	host, port, err := net.SplitHostPort(start(t, "--storage.engine", "memory").ready(t))
+	host, port, err := net.SplitHostPort(kit.Serve(t, "--storage.engine", "memory").Addr())
 	if err != nil {
 		t.Fatal(err)
 	}

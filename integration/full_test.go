@@ -4,18 +4,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/smalldisk"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestAStartOnAFullDiskCanBeEmptied fills the disk, kills the broker, and repeatedly starts it
 // without a free byte: each start serves reads and commands that free space, and leaves no files
 // behind.
 func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
+	t.Parallel()
 	disk := t.TempDir()
 	if err := smalldisk.Mount(disk, 64<<20); err != nil {
 		t.Logf("%v: TestAStartOnAFullDiskServesReads has the injected form", err)
@@ -26,15 +27,11 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	b, err := harness.New(binary(t), disk, "--log.level", "error")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Stop() }) // before the file system is unmounted
-	restart(t, b)
-	c := connect(t, b.Addr(), 3)
+	b := kit.PrepareIn(t, disk, "--log.level", "error")
+	kit.Start(t, b)
+	c := kit.Connect(t, b.Addr(), 3)
 	for _, q := range []string{"acked", "purged", "deleted", "kept"} {
-		do(t, c, "FILA.QUEUE", "CREATE", q, "NODLQ")
+		kit.Do(t, c, "FILA.QUEUE", "CREATE", q, "NODLQ")
 	}
 	payload := strings.Repeat("x", 10_000)
 	stored, queues := map[string]int{}, []string{"acked", "purged", "deleted", "kept"}
@@ -43,22 +40,20 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 		if q == "kept" && stored[q] == 50 {
 			continue
 		}
-		do(t, c, "FILA.ENQUEUE", q, payload+fmt.Sprint(i))
+		kit.Do(t, c, "FILA.ENQUEUE", q, payload+fmt.Sprint(i))
 		stored[q]++
 	}
 	if err := smalldisk.Fill(disk); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 { // starts that are killed, on a completely full disk
-		if err := b.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Kill(t, b)
 		before, err := smalldisk.Usage(b.Data())
 		if err != nil {
 			t.Fatal(err)
 		}
-		restart(t, b)
-		c = connect(t, b.Addr(), 3)
+		kit.Start(t, b)
+		c = kit.Connect(t, b.Addr(), 3)
 		refused(t, c, "MISCONF", "FILA.ENQUEUE", "acked", payload)
 		if n := depth(t, c, "kept"); n != stored["kept"] {
 			t.Fatalf("%d messages are kept, want %d", n, stored["kept"])
@@ -73,23 +68,17 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 			t.Fatalf("%d messages are left, and none comes", n)
 		}
 		for _, d := range got {
-			n -= int(do(t, c, "FILA.ACK", "acked", d.receipt).(int64))
+			n -= int(kit.Do(t, c, "FILA.ACK", "acked", d.receipt).(int64))
 		}
 	}
-	do(t, c, "FILA.PURGE", "purged")
-	do(t, c, "FILA.QUEUE", "DELETE", "deleted", "FORCE")
-	ok := false
-	for end := time.Now().Add(patience); !ok && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		ok = c.Do(t.Context(), "FILA.ENQUEUE", "acked", payload).Err() == nil
-	}
-	if !ok {
-		t.Fatal("there is space, and nothing can be enqueued")
-	}
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b)
-	c = connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.PURGE", "purged")
+	kit.Do(t, c, "FILA.QUEUE", "DELETE", "deleted", "FORCE")
+	testkit.Eventually(t, "a message can be enqueued into the space that was freed", func() bool {
+		return c.Do(t.Context(), "FILA.ENQUEUE", "acked", payload).Err() == nil
+	})
+	kit.Kill(t, b)
+	kit.Start(t, b)
+	c = kit.Connect(t, b.Addr(), 3)
 	if kept, acked := depth(t, c, "kept"), depth(t, c, "acked"); kept != stored["kept"] || acked != 1 {
 		t.Errorf("%d messages are kept, want %d; %d were enqueued, want 1", kept, stored["kept"], acked)
 	}
@@ -97,5 +86,5 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 
 func depth(t *testing.T, c *redis.Client, queue string) int {
 	t.Helper()
-	return int(mapped(t, do(t, c, "FILA.STATS", queue))["ready"].(int64))
+	return int(kit.Mapped(t, kit.Do(t, c, "FILA.STATS", queue))["ready"].(int64))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/proc"
 )
 
@@ -46,25 +47,26 @@ func leaving() map[string]func(c *net.TCPConn) error {
 // TestAWaiterThatHasGoneSwallowsNoMessage disconnects a waiting client and enqueues once the broker
 // has noticed: the next client gets the message.
 func TestAWaiterThatHasGoneSwallowsNoMessage(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
 	for name, leave := range leaving() {
 		t.Run(name, func(t *testing.T) {
 			queue := strings.ReplaceAll(name, " ", "-")
-			do(t, c, "FILA.QUEUE", "CREATE", queue)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", queue)
 			for n := range 20 {
 				victim := waiter(t, c, b.Addr(), queue)
 				if err := leave(victim); err != nil {
 					t.Fatal(err)
 				}
-				wantStats(t, c, queue, map[string]int64{"waiters": 0})
+				kit.WantStats(t, c, queue, map[string]int64{"waiters": 0})
 				payload := fmt.Sprint(n)
-				do(t, c, "FILA.ENQUEUE", queue, payload)
+				kit.Do(t, c, "FILA.ENQUEUE", queue, payload)
 				d := one(t, c, queue)
 				if d.payload != payload || d.attempt != 1 {
 					t.Errorf("the next one got %+v", d)
 				}
-				do(t, c, "FILA.ACK", queue, d.receipt)
+				kit.Do(t, c, "FILA.ACK", queue, d.receipt)
 			}
 		})
 	}
@@ -73,11 +75,11 @@ func TestAWaiterThatHasGoneSwallowsNoMessage(t *testing.T) {
 // waiter opens a connection that waits in a lease with BLOCK 0.
 func waiter(t *testing.T, c *redis.Client, addr, queue string) *net.TCPConn {
 	t.Helper()
-	conn := raw(t, addr)
+	conn := kit.Dial(t, addr)
 	if _, err := fmt.Fprintf(conn, "FILA.LEASE %s BLOCK 0\r\n", queue); err != nil {
 		t.Fatal(err)
 	}
-	wantStats(t, c, queue, map[string]int64{"waiters": 1})
+	kit.WantStats(t, c, queue, map[string]int64{"waiters": 1})
 	return conn
 }
 
@@ -85,9 +87,10 @@ func waiter(t *testing.T, c *redis.Client, addr, queue string) *net.TCPConn {
 // can notice; it is then returned when the broker notices, or at the latest when the lease expires,
 // and nothing is lost.
 func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 500, "BACKOFF", 0)
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 500, "BACKOFF", 0)
 	expired := 0
 	for name, leave := range leaving() {
 		for n := range 10 {
@@ -95,7 +98,7 @@ func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
 			if err := leave(victim); err != nil {
 				t.Fatal(err)
 			}
-			do(t, c, "FILA.ENQUEUE", "q", n)
+			kit.Do(t, c, "FILA.ENQUEUE", "q", n)
 			d := one(t, c, "q")
 			if d.payload != fmt.Sprint(n) {
 				t.Errorf("%s: got %+v", name, d)
@@ -103,21 +106,22 @@ func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
 			if d.attempt > 1 {
 				expired++
 			}
-			do(t, c, "FILA.ACK", "q", d.receipt)
+			kit.Do(t, c, "FILA.ACK", "q", d.receipt)
 		}
 	}
 	t.Logf("%d of %d leases had to run out", expired, 10*len(leaving()))
-	wantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "waiters": 0})
+	kit.WantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "waiters": 0})
 }
 
 // TestWaitersCostNothing compares the cost of the same work to the broker alone and with thousands
 // of waiting connections.
+// It is not parallel: it raises the limit of open files of this process, and compares CPU times.
 func TestWaitersCostNothing(t *testing.T) {
 	waiters := openFiles(t, 10_000)
-	b := serve(t, "--storage.engine", "memory", "--server.maxclients", "20000")
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "idle")
-	do(t, c, "FILA.QUEUE", "CREATE", "busy")
+	b := kit.Serve(t, "--storage.engine", "memory", "--server.maxclients", "20000")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "idle")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "busy")
 	work(t, b, c) // warm-up
 	alone := work(t, b, c)
 	var conns []net.Conn
@@ -136,7 +140,7 @@ func TestWaitersCostNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantStats(t, c, "idle", map[string]int64{"waiters": int64(waiters)})
+	kit.WantStats(t, c, "idle", map[string]int64{"waiters": int64(waiters)})
 	loaded := work(t, b, c)
 	t.Logf("the same work takes %s of CPU alone, %s beside %d that wait", alone, loaded, waiters)
 	if loaded > 2*alone+200*time.Millisecond {
@@ -200,7 +204,7 @@ func work(t *testing.T, b *harness.Broker, c *redis.Client) time.Duration {
 		for _, d := range lease(t, c, "busy", "COUNT", 10) {
 			ack = append(ack, d.receipt)
 		}
-		if n := do(t, c, ack...); n != int64(10) {
+		if n := kit.Do(t, c, ack...); n != int64(10) {
 			t.Fatalf("%v acked", n)
 		}
 	}
@@ -210,14 +214,15 @@ func work(t *testing.T, b *harness.Broker, c *redis.Client) time.Duration {
 // A blocked lease blocks only its own connection; commands queued behind it are answered after it,
 // in order.
 func TestCommandsBehindAWaitingLeaseWaitTheirTurn(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	conn := waiter(t, c, b.Addr(), "q")
 	if _, err := fmt.Fprint(conn, "PING\r\nECHO behind\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	do(t, c, "FILA.ENQUEUE", "q", "x")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x")
 	r := bufio.NewReader(conn)
 	var all strings.Builder
 	for !strings.HasSuffix(all.String(), "$6\r\nbehind\r\n") {

@@ -13,32 +13,37 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestTwoSignalsTogetherAreOne(t *testing.T) {
+	t.Parallel()
 	for range 5 {
-		p := start(t)
-		p.ready(t)
+		b := kit.Serve(t)
 		for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGTERM} {
-			p.signal(t, s) // at once: a second after the first they would end the broker
+			kit.Signal(t, b, s) // at once: a second after the first they would end the broker
 		}
-		if code, rest := p.wait(t); code != 0 || !strings.Contains(rest, `"message":"stopped"`) {
-			t.Errorf("exit code %d: %s", code, rest)
+		if code, log := kit.Exit(t, b), kit.Log(t, b); code != 0 || !strings.Contains(log, `"message":"stopped"`) {
+			t.Errorf("exit code %d: %s", code, log)
 		}
 	}
 }
 
-// catchHangups restores the default action of SIGHUP for processes that a test starts, in case the
-// tests were started to ignore it, as by nohup.
-func catchHangups(t *testing.T) {
-	t.Helper()
-	caught := make(chan os.Signal, 1)
-	signal.Notify(caught, syscall.SIGHUP)
-	t.Cleanup(func() { signal.Stop(caught) })
+// heedSignals gives processes that a test starts the default action of SIGHUP and SIGINT, in case the tests
+// were started to ignore them, as by nohup or in the background of a shell. It holds until this process ends.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
-	catchHangups(t)
+	t.Parallel()
+	heedSignals()
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
@@ -47,15 +52,16 @@ func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
 		}
 	}
 	config := func(level, window string) {
-		write("fila.toml", "[server]\nlisten_addr = \"127.0.0.1:0\"\nwindow_max = "+window+"\n[log]\nlevel = \""+level+"\"\n[auth]\nacl_file = \"users.acl\"\n")
+		write("fila.toml", "[server]\nwindow_max = "+window+"\n[log]\nlevel = \""+level+"\"\n[auth]\nacl_file = \"users.acl\"\n")
 	}
 	config("info", "100")
 	write("users.acl", "user default on nopass ~* &* +@all\n")
-	p := startIn(t, dir)
-	addr := p.ready(t)
+	b := kit.PrepareIn(t, dir)
+	kit.Start(t, b)
+	addr := b.Addr()
 	config("loud", "100")
-	p.signal(t, syscall.SIGHUP)
-	if line := p.logged(t, "SIGHUP: invalid configuration, the current one stays in effect"); !strings.Contains(fmt.Sprint(line["error"]), "log.level") {
+	kit.Signal(t, b, syscall.SIGHUP)
+	if line := kit.Logged(t, b, "SIGHUP: invalid configuration, the current one stays in effect"); !strings.Contains(fmt.Sprint(line["error"]), "log.level") {
 		t.Errorf("it logged %v", line)
 	}
 	config("debug", "200")
@@ -63,11 +69,11 @@ func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
 	if got := said(t, addr, "AUTH late secret"); !strings.Contains(got, "WRONGPASS") {
 		t.Errorf("before: %s", got)
 	}
-	p.signal(t, syscall.SIGHUP)
-	if line := p.logged(t, "changed settings that require a restart"); !reflect.DeepEqual(line["settings"], []any{"server.window_max"}) {
+	kit.Signal(t, b, syscall.SIGHUP)
+	if line := kit.Logged(t, b, "changed settings that require a restart"); !reflect.DeepEqual(line["settings"], []any{"server.window_max"}) {
 		t.Errorf("it logged %v", line)
 	}
-	if line := p.logged(t, "configuration in force"); !reflect.DeepEqual(line["settings"], []any{"log.level"}) {
+	if line := kit.Logged(t, b, "configuration in force"); !reflect.DeepEqual(line["settings"], []any{"log.level"}) {
 		t.Errorf("it logged %v", line)
 	}
 	if got := said(t, addr, "AUTH late secret"); !strings.Contains(got, "OK") {
@@ -76,9 +82,9 @@ func TestAHangupReadsConfigurationAndUsersAgain(t *testing.T) {
 	if got := said(t, addr, "CONFIG GET log.level"); !strings.Contains(got, "debug") {
 		t.Errorf("the level: %s", got)
 	}
-	p.signal(t, syscall.SIGTERM)
-	if code, rest := p.wait(t); code != 0 || !strings.Contains(rest, `"message":"stopped"`) {
-		t.Errorf("exit code %d: %s", code, rest)
+	kit.Stop(t, b)
+	if log := kit.Log(t, b); !strings.Contains(log, `"message":"stopped"`) {
+		t.Errorf("it logged %s", log)
 	}
 }
 
@@ -89,16 +95,17 @@ func said(t *testing.T, addr, command string) string {
 
 // The terminal is the broker's own, so closing it sends the signal.
 func TestTheEndOfTheTerminalStopsInOrder(t *testing.T) {
-	catchHangups(t)
+	t.Parallel()
+	heedSignals()
 	outer, inner := terminal(t)
-	cmd := exec.Command(binary(t), "--server.listen_addr", "127.0.0.1:0")
+	cmd := exec.Command(kit.Binary(t), "--server.listen_addr", "127.0.0.1:0")
 	cmd.Dir = t.TempDir()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inner, inner, inner
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(testkit.Patience(), func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	if err := inner.Close(); err != nil {
 		t.Fatal(err)

@@ -15,12 +15,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // answers sends bytes, closes its side, and returns everything received.
 func answers(t *testing.T, addr, send string) string {
 	t.Helper()
-	c := raw(t, addr)
+	c := kit.Dial(t, addr)
 	defer c.Close()
 	// A broker that refuses the first bytes may close before it reads the last ones, so write
 	// errors are ignored.
@@ -36,10 +38,10 @@ func answers(t *testing.T, addr, send string) string {
 // alive fails unless another connection is served by the same process, which must not spin.
 func alive(t *testing.T, b *harness.Broker, c *redis.Client, pid int) {
 	t.Helper()
-	if do(t, c, "PING") != "PONG" {
+	if kit.Do(t, c, "PING") != "PONG" {
 		t.Error("another connection is not served")
 	}
-	if b.PID() != pid || !strings.Contains(fmt.Sprint(do(t, c, "INFO", "server")), fmt.Sprintf("process_id:%d\r\n", pid)) {
+	if b.PID() != pid || !strings.Contains(fmt.Sprint(kit.Do(t, c, "INFO", "server")), fmt.Sprintf("process_id:%d\r\n", pid)) {
 		t.Error("it is not the same process any more")
 	}
 }
@@ -47,8 +49,9 @@ func alive(t *testing.T, b *harness.Broker, c *redis.Client, pid int) {
 // TestFramesThatMustNotHarm sends frames that break parsers which trust their input. A protocol
 // error is reported and ends the connection; preceding commands are answered.
 func TestFramesThatMustNotHarm(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
 	pid := b.PID()
 	for name, x := range map[string]struct{ send, want string }{
 		"a length that overflows":        {"*1\r\n$9223372036854775807\r\n", "-ERR Protocol error: invalid bulk length\r\n"},
@@ -89,8 +92,9 @@ func TestFramesThatMustNotHarm(t *testing.T) {
 
 // TestNoiseIsHarmless sends random bytes, some of which resemble the protocol.
 func TestNoiseIsHarmless(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
 	pid := b.PID()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -112,8 +116,9 @@ func TestNoiseIsHarmless(t *testing.T) {
 
 // TestOneByteAtATime sends long commands one byte per packet.
 func TestOneByteAtATime(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := raw(t, b.Addr())
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Dial(t, b.Addr())
 	if err := c.SetNoDelay(true); err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +146,11 @@ func TestOneByteAtATime(t *testing.T) {
 // TestWhatIsRefusedIsRefusedClearly tests both sides of each limit, where a value on both sides can
 // be sent.
 func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory")
-	c := connect(t, b.Addr(), 3)
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory")
+	c := kit.Connect(t, b.Addr(), 3)
 	pid := b.PID()
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	long := func(n int) string { return strings.Repeat("x", n) }
 	headers := func(n int) []any {
 		command := []any{"FILA.ENQUEUE", "q", "x"}
@@ -197,33 +203,31 @@ func TestWhatIsRefusedIsRefusedClearly(t *testing.T) {
 		}
 	}
 	alive(t, b, c, pid)
-	wantStats(t, c, "q", map[string]int64{"enqueued": 4, "ready": 4})
+	kit.WantStats(t, c, "q", map[string]int64{"enqueued": 4, "ready": 4})
 }
 
 // Connections over the limit receive an error, and a closed connection frees its place.
 func TestTooManyConnectionsAreTold(t *testing.T) {
-	b := serve(t, "--storage.engine", "memory", "--server.maxclients", "3")
+	t.Parallel()
+	b := kit.Serve(t, "--storage.engine", "memory", "--server.maxclients", "3")
 	// The connection of the readiness check may still be open.
 	var taken []*net.TCPConn
-	for end := time.Now().Add(patience); len(taken) < 3 && time.Now().Before(end); {
-		c := raw(t, b.Addr())
+	testkit.Eventually(t, "three connections are accepted", func() bool {
+		c := kit.Dial(t, b.Addr())
 		if reply := ping(c); strings.HasPrefix(reply, "+PONG") {
 			taken = append(taken, c)
 		} else if !strings.HasPrefix(reply, "-ERR max number of clients reached") {
 			t.Fatalf("one too many is told %q", reply)
 		}
-	}
-	if reply := ping(raw(t, b.Addr())); !strings.HasPrefix(reply, "-ERR max number of clients reached") {
+		return len(taken) == 3
+	})
+	if reply := ping(kit.Dial(t, b.Addr())); !strings.HasPrefix(reply, "-ERR max number of clients reached") {
 		t.Errorf("the fourth is told %q", reply)
 	}
 	taken[0].Close()
-	again := ""
-	for end := time.Now().Add(patience); !strings.HasPrefix(again, "+PONG") && time.Now().Before(end); {
-		again = ping(raw(t, b.Addr()))
-	}
-	if !strings.HasPrefix(again, "+PONG") {
-		t.Errorf("after one has gone: %q", again)
-	}
+	testkit.Eventually(t, "another is accepted after one has gone", func() bool {
+		return strings.HasPrefix(ping(kit.Dial(t, b.Addr())), "+PONG")
+	})
 }
 
 // ping returns the reply to PING.

@@ -9,22 +9,33 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 const (
 	visibility = 1500 * time.Millisecond // of leases: abandoned ones must expire within the test
 	backlogMax = 3000                    // maximum of enqueues ahead of the acks, to keep the final drain short
-	kills      = 5
 	producers  = 6
 	consumers  = 8
 )
 
+// killRounds returns how often a broker, or a node, is killed.
+func killRounds() int {
+	if testing.Short() {
+		return 3
+	}
+	return 5
+}
+
 // TestNothingIsLostWhenTheBrokerIsKilled kills the broker again and again while
 // many clients work, and checks it against all of its replies.
 func TestNothingIsLostWhenTheBrokerIsKilled(t *testing.T) {
-	b := serve(t)
-	admin := connect(t, b.Addr(), 3)
-	do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000)
+	t.Parallel()
+	b := kit.Serve(t)
+	admin := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", visibility.Milliseconds(), "BACKOFF", 10, "MAXATTEMPTS", 1_000_000)
 	l := newLedger()
 	load := &load{ledger: l, addr: b.Addr()}
 
@@ -41,17 +52,13 @@ func TestNothingIsLostWhenTheBrokerIsKilled(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("the moments of the kills are from seed %d", seed)
 	chance := rand.New(rand.NewPCG(seed, 0))
-	for range kills {
+	for range killRounds() {
 		answers := l.answers()
-		moment := time.Now().Add(300*time.Millisecond + time.Duration(chance.IntN(1000))*time.Millisecond)
-		for time.Now().Before(moment) || l.answers() < answers+100 {
-			time.Sleep(time.Millisecond)
-		}
-		if err := b.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		more := 300 + chance.IntN(3000)
+		testkit.Eventually(t, "enqueues are answered", func() bool { return l.answers() >= answers+more })
+		kit.Kill(t, b)
 		l.killed()
-		restart(t, b)
+		kit.Start(t, b)
 	}
 	stopProducing()
 	producer.Wait()
@@ -59,26 +66,15 @@ func TestNothingIsLostWhenTheBrokerIsKilled(t *testing.T) {
 	stopConsuming()
 	consumer.Wait()
 	l.check(t)
-	wantStats(t, admin, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "dead": 0, "waiters": 0})
-	t.Logf("%d enqueues answered, %d deliveries, %d acks, %d kills", len(l.answered), len(l.receipts), len(l.acked), kills)
+	kit.WantStats(t, admin, "q", map[string]int64{"ready": 0, "delayed": 0, "leased": 0, "dead": 0, "waiters": 0})
+	t.Logf("%d enqueues answered, %d deliveries, %d acks, %d kills", len(l.answered), len(l.receipts), len(l.acked), killRounds())
 }
 
 // wantDrained polls until consumers have emptied the queue, for which abandoned leases
 // have to expire.
 func wantDrained(t *testing.T, c *redis.Client, queue string) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		s := stats(t, c, queue)
-		if s["counting"] == int64(0) && s["ready"] == int64(0) && s["delayed"] == int64(0) && s["leased"] == int64(0) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("not empty after %s: %v", patience, s)
-		}
-		for pause := time.Now().Add(20 * time.Millisecond); time.Now().Before(pause); {
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
+	kit.WantStats(t, c, queue, map[string]int64{"counting": 0, "ready": 0, "delayed": 0, "leased": 0})
 }
 
 // load is the clients' work. Errors mean that the broker is down: an unanswered command may or may
@@ -89,7 +85,7 @@ type load struct {
 }
 
 func (x *load) client(protocol int) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: x.addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: 10 * time.Second, PoolSize: 1, DialTimeout: time.Second})
+	return redis.NewClient(&redis.Options{Addr: x.addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolSize: 1})
 }
 
 // produce enqueues each payload once, alone or in pipelines.
@@ -115,8 +111,8 @@ func (x *load) produce(ctx context.Context, producer int) {
 				x.ledger.enqueued(payloads[i], id)
 			}
 		}
-		for pause := time.Now().Add(2 * time.Millisecond); failed != nil && time.Now().Before(pause); {
-			time.Sleep(time.Millisecond)
+		if failed != nil {
+			time.Sleep(2 * time.Millisecond) // the broker is being started
 		}
 	}
 }
@@ -129,10 +125,8 @@ func (x *load) consume(ctx context.Context, consumer int) {
 	for ctx.Err() == nil {
 		era := x.ledger.now()
 		reply, err := c.Do(context.WithoutCancel(ctx), "FILA.LEASE", "q", "COUNT", 16, "BLOCK", 50).Result()
-		for pause := time.Now().Add(2 * time.Millisecond); err != nil && time.Now().Before(pause); {
-			time.Sleep(time.Millisecond)
-		}
 		if err != nil {
+			time.Sleep(2 * time.Millisecond) // the broker is being started
 			continue
 		}
 		deliveries, err := leased(reply)

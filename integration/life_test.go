@@ -13,37 +13,41 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestTheLifeOfAMessageWithGoRedis(t *testing.T) {
-	b := serve(t)
+	t.Parallel()
+	b := kit.Serve(t)
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
-			c := connect(t, b.Addr(), protocol)
+			c := kit.Connect(t, b.Addr(), protocol)
 			queue := fmt.Sprintf("orders-%d", protocol)
-			do(t, c, "FILA.QUEUE", "CREATE", queue, "VISIBILITY", 60_000, "MAXATTEMPTS", 2, "BACKOFF", 0)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", queue, "VISIBILITY", 60_000, "MAXATTEMPTS", 2, "BACKOFF", 0)
 			payload := string([]byte{0, '\r', '\n', 0xff})
-			id := fmt.Sprint(do(t, c, "FILA.ENQUEUE", queue, payload, "KEY", "acme", "HEADER", "trace", "7f3a"))
+			id := fmt.Sprint(kit.Do(t, c, "FILA.ENQUEUE", queue, payload, "KEY", "acme", "HEADER", "trace", "7f3a"))
 
 			d := one(t, c, queue, "VISIBILITY", 5000)
 			if d.id() != id || d.payload != payload || d.key != "acme" || d.queue != queue || d.attempt != 1 || d.deliveries != 1 || fmt.Sprint(d.headers) != "[trace 7f3a]" {
 				t.Errorf("leased %+v", d)
 			}
-			if since := time.Since(d.enqueuedAt); since < -time.Second || since > patience || d.until.Sub(d.enqueuedAt) < 5*time.Second {
+			if since := time.Since(d.enqueuedAt); since < -time.Second || since > testkit.Patience() || d.until.Sub(d.enqueuedAt) < 5*time.Second {
 				t.Errorf("enqueued %s, leased until %s", d.enqueuedAt, d.until)
 			}
 			if again := lease(t, c, queue); len(again) != 0 {
 				t.Errorf("handed out while it is leased: %+v", again)
 			}
-			until, ok := do(t, c, "FILA.EXTEND", queue, d.receipt, 50_000).(int64)
+			until, ok := kit.Do(t, c, "FILA.EXTEND", queue, d.receipt, 50_000).(int64)
 			if !ok || time.UnixMilli(until).Before(d.until.Add(30*time.Second)) {
 				t.Errorf("extended from %s to %d", d.until, until)
 			}
-			if n := do(t, c, "FILA.RELEASE", queue, d.receipt); n != int64(1) {
+			if n := kit.Do(t, c, "FILA.RELEASE", queue, d.receipt); n != int64(1) {
 				t.Errorf("%v released", n)
 			}
 			failAndDie(t, c, queue)
-			if n := do(t, c, "FILA.REDRIVE", queue+".dlq"); n != int64(1) {
+			if n := kit.Do(t, c, "FILA.REDRIVE", queue+".dlq"); n != int64(1) {
 				t.Errorf("%v redriven", n)
 			}
 			d = one(t, c, queue)
@@ -51,14 +55,14 @@ func TestTheLifeOfAMessageWithGoRedis(t *testing.T) {
 				t.Errorf("after the redrive: %+v", d)
 			}
 			for _, want := range []int64{1, 0} {
-				if n := do(t, c, "FILA.ACK", queue, d.receipt); n != want {
+				if n := kit.Do(t, c, "FILA.ACK", queue, d.receipt); n != want {
 					t.Errorf("%v acked, want %d", n, want)
 				}
 			}
-			wantStats(t, c, queue, map[string]int64{
+			kit.WantStats(t, c, queue, map[string]int64{
 				"ready": 0, "delayed": 0, "leased": 0, "enqueued": 1, "delivered": 4, "acked": 1, "nacked": 2, "released": 1, "dead_lettered": 1, "waiters": 0,
 			})
-			wantStats(t, c, queue+".dlq", map[string]int64{"dead": 0, "leased": 0, "redriven": 1})
+			kit.WantStats(t, c, queue+".dlq", map[string]int64{"dead": 0, "leased": 0, "redriven": 1})
 		})
 	}
 }
@@ -71,7 +75,7 @@ func failAndDie(t *testing.T, c *redis.Client, queue string) {
 	if d.attempt != 1 || d.deliveries != 2 {
 		t.Errorf("after a release: %+v", d)
 	}
-	if r := mapped(t, do(t, c, "FILA.NACK", queue, d.receipt, "ERROR", "it broke", "DELAY", 1)); r["action"] != "retry" || r["attempt"] != int64(2) {
+	if r := kit.Mapped(t, kit.Do(t, c, "FILA.NACK", queue, d.receipt, "ERROR", "it broke", "DELAY", 1)); r["action"] != "retry" || r["attempt"] != int64(2) {
 		t.Errorf("the first nack answers %v", r)
 	}
 	if err := c.Do(t.Context(), "FILA.EXTEND", queue, d.receipt, 1000).Err(); err == nil || !strings.HasPrefix(err.Error(), "LEASELOST ") {
@@ -81,23 +85,24 @@ func failAndDie(t *testing.T, c *redis.Client, queue string) {
 	if d.attempt != 2 || d.deliveries != 3 {
 		t.Errorf("after a nack: %+v", d)
 	}
-	if r := mapped(t, do(t, c, "FILA.NACK", queue, d.receipt)); r["action"] != "dlq" || r["dlq"] != queue+".dlq" {
+	if r := kit.Mapped(t, kit.Do(t, c, "FILA.NACK", queue, d.receipt)); r["action"] != "dlq" || r["dlq"] != queue+".dlq" {
 		t.Errorf("the last nack answers %v", r)
 	}
-	wantStats(t, c, queue, map[string]int64{"ready": 0, "delayed": 0, "leased": 0})
-	wantStats(t, c, queue+".dlq", map[string]int64{"dead": 1, "ready": 0})
+	kit.WantStats(t, c, queue, map[string]int64{"ready": 0, "delayed": 0, "leased": 0})
+	kit.WantStats(t, c, queue+".dlq", map[string]int64{"dead": 1, "ready": 0})
 }
 
 // A waiting lease is answered when a message arrives, promptly, and consumers are served in the
 // order in which they began to wait.
 func TestAWaitingLeaseIsAnswered(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	got := make([]chan []delivery, 3)
 	for i := range got {
 		got[i] = make(chan []delivery, 1)
-		waiter := connect(t, b.Addr(), 2+i%2)
+		waiter := kit.Connect(t, b.Addr(), 2+i%2)
 		go func() {
 			reply, err := waiter.Do(t.Context(), "FILA.LEASE", "q", "BLOCK", 0).Result()
 			if err != nil {
@@ -109,17 +114,12 @@ func TestAWaitingLeaseIsAnswered(t *testing.T) {
 			}
 			got[i] <- d
 		}()
-		wantStats(t, c, "q", map[string]int64{"waiters": int64(i) + 1})
+		kit.WantStats(t, c, "q", map[string]int64{"waiters": int64(i) + 1})
 	}
 	for i := range got {
-		do(t, c, "FILA.ENQUEUE", "q", fmt.Sprint(i))
-		select {
-		case d := <-got[i]:
-			if len(d) != 1 || d[0].payload != fmt.Sprint(i) {
-				t.Errorf("waiter %d got %+v", i, d)
-			}
-		case <-time.After(patience):
-			t.Fatalf("waiter %d got nothing", i)
+		kit.Do(t, c, "FILA.ENQUEUE", "q", fmt.Sprint(i))
+		if d := testkit.Receive(t, fmt.Sprintf("waiter %d gets a message", i), got[i]); len(d) != 1 || d[0].payload != fmt.Sprint(i) {
+			t.Errorf("waiter %d got %+v", i, d)
 		}
 	}
 	begun := time.Now()
@@ -161,7 +161,8 @@ func leftOut(t *testing.T, why string) {
 }
 
 func TestRedisCli(t *testing.T) {
-	b := serve(t)
+	t.Parallel()
+	b := kit.Serve(t)
 	addr := b.Addr()
 	if out, code := cli(t, addr, "", "-e", "FILA.QUEUE", "CREATE", "q"); out != "OK" || code != 0 {
 		t.Fatalf("%s, exit code %d", out, code)
@@ -173,11 +174,11 @@ func TestRedisCli(t *testing.T) {
 	if out, code := cli(t, addr, payload, "-x", "FILA.ENQUEUE", "q"); len(out) != 36 || code != 0 {
 		t.Errorf("-x: %s, exit code %d", out, code)
 	}
-	c := connect(t, addr, 3)
+	c := kit.Connect(t, addr, 3)
 	if d := one(t, c, "q"); d.payload != payload {
 		t.Errorf("-x enqueued %q", d.payload)
 	}
-	do(t, c, "FILA.ENQUEUE", "q", "hello", "HEADER", "trace", "7f3a")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "hello", "HEADER", "trace", "7f3a")
 	if out, _ := cli(t, addr, "", "-3", "--no-raw", "FILA.STATS", "q"); !strings.Contains(out, `"name" => "q"`) || !strings.Contains(out, `"ready" => (integer) 1`) {
 		t.Errorf("-3: %s", out)
 	}

@@ -9,7 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // What operators do with messages and scripts, through a client, also after the broker has
@@ -20,13 +21,13 @@ func pages(t *testing.T, c *redis.Client, queue string, options ...any) (found [
 	t.Helper()
 	cursor := any("0")
 	for {
-		reply, _ := do(t, c, append([]any{"FILA.BROWSE", queue, "CURSOR", cursor}, options...)...).([]any)
+		reply, _ := kit.Do(t, c, append([]any{"FILA.BROWSE", queue, "CURSOR", cursor}, options...)...).([]any)
 		if len(reply) != 2 {
 			t.Fatalf("a page of %d elements", len(reply))
 		}
 		list, _ := reply[1].([]any)
 		for _, one := range list {
-			found = append(found, mapped(t, one))
+			found = append(found, kit.Mapped(t, one))
 		}
 		asked++
 		if cursor = reply[0]; cursor == "0" {
@@ -38,8 +39,8 @@ func pages(t *testing.T, c *redis.Client, queue string, options ...any) (found [
 // failing is a dead-letter queue with messages of three errors.
 func failing(t *testing.T, c *redis.Client, n int) {
 	t.Helper()
-	do(t, c, "FILA.QUEUE", "CREATE", "orders")
-	do(t, c, "FILA.QUEUE", "CREATE", "mails", "DLQ", "orders.dlq")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "orders")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "mails", "DLQ", "orders.dlq")
 	for i := range n {
 		queue, text := "orders", fmt.Sprintf("timeout after %d ms", 1000+i)
 		switch i % 10 {
@@ -48,21 +49,22 @@ func failing(t *testing.T, c *redis.Client, n int) {
 		case 7:
 			queue, text = "mails", "disk [full]"
 		}
-		do(t, c, "FILA.ENQUEUE", queue, fmt.Sprintf("order %d", i), "KEY", fmt.Sprintf("k%d", i%3), "HEADER", "customer", fmt.Sprintf("c%d", i))
+		kit.Do(t, c, "FILA.ENQUEUE", queue, fmt.Sprintf("order %d", i), "KEY", fmt.Sprintf("k%d", i%3), "HEADER", "customer", fmt.Sprintf("c%d", i))
 		ds := lease(t, c, queue)
-		do(t, c, "FILA.NACK", queue, ds[0].receipt, "DEAD", "ERROR", text)
+		kit.Do(t, c, "FILA.NACK", queue, ds[0].receipt, "DEAD", "ERROR", text)
 	}
 }
 
 func TestMessagesAreFoundAndOneGroupOfErrorsGoesBack(t *testing.T) {
+	t.Parallel()
 	const n = 200
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t)
-			c := connect(t, b.Addr(), 3)
+			b := kit.Serve(t)
+			c := kit.Connect(t, b.Addr(), 3)
 			failing(t, c, n)
 			restarted(t, b, end)
-			c = connect(t, b.Addr(), 2)
+			c = kit.Connect(t, b.Addr(), 2)
 			for want, options := range map[string][]any{
 				"order 41":  {"HEADER", "customer", "c41"},
 				"order 142": {"PAYLOAD", "r 142"},
@@ -88,22 +90,20 @@ func TestMessagesAreFoundAndOneGroupOfErrorsGoesBack(t *testing.T) {
 			}
 			// One group at a rate, stopped, and begun again after another end of the broker.
 			redrive := []any{"FILA.REDRIVE", "orders.dlq", "ERROR", groups[2]["error"], "RATE", 5}
-			do(t, c, redrive...)
+			kit.Do(t, c, redrive...)
 			moved := func() int64 {
-				n, _ := mapped(t, do(t, c, "FILA.STATS", "orders.dlq"))["redrive_moved"].(int64)
+				n, _ := kit.Mapped(t, kit.Do(t, c, "FILA.STATS", "orders.dlq"))["redrive_moved"].(int64)
 				return n
 			}
-			for moved() < 6 {
-				time.Sleep(20 * time.Millisecond)
-			}
-			stopped, _ := do(t, c, "FILA.REDRIVE", "orders.dlq", "STOP").(int64)
-			if stopped < 6 || stopped >= 20 {
+			testkit.Eventually(t, "two messages are redriven", func() bool { return moved() >= 2 })
+			stopped, _ := kit.Do(t, c, "FILA.REDRIVE", "orders.dlq", "STOP").(int64)
+			if stopped < 2 || stopped >= 20 {
 				t.Errorf("stopped after %d messages", stopped)
 			}
 			restarted(t, b, end)
-			c = connect(t, b.Addr(), 3)
+			c = kit.Connect(t, b.Addr(), 3)
 			redrive[len(redrive)-1] = 1000
-			if rest, _ := do(t, c, redrive...).(int64); rest+stopped != 20 {
+			if rest, _ := kit.Do(t, c, redrive...).(int64); rest+stopped != 20 {
 				t.Errorf("%d were moved before and %d after, of 20", stopped, rest)
 			}
 			if ds := lease(t, c, "orders", "COUNT", 100); len(ds) != 20 {
@@ -113,7 +113,7 @@ func TestMessagesAreFoundAndOneGroupOfErrorsGoesBack(t *testing.T) {
 			if len(left) != 2 || fmt.Sprint(left[0]["count"], left[1]["count"]) != "160 20" {
 				t.Errorf("what is left: %v", left)
 			}
-			if got := do(t, c, "FILA.REDRIVE", "orders.dlq", "FROM", "mails"); fmt.Sprint(got) != "20" {
+			if got := kit.Do(t, c, "FILA.REDRIVE", "orders.dlq", "FROM", "mails"); fmt.Sprint(got) != "20" {
 				t.Errorf("%v messages went back to mails", got)
 			}
 		})
@@ -121,22 +121,23 @@ func TestMessagesAreFoundAndOneGroupOfErrorsGoesBack(t *testing.T) {
 }
 
 func TestAScriptIsRolledBackAfterARestartAndInABackup(t *testing.T) {
+	t.Parallel()
 	source := func(weight int) string {
 		return fmt.Sprintf("function on_enqueue(msg) return { weight = %d } end", weight)
 	}
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, unhurried()...)
-			c := connect(t, b.Addr(), 3)
-			do(t, c, "FILA.QUEUE", "CREATE", "q")
+			b := kit.Serve(t, unhurried()...)
+			c := kit.Connect(t, b.Addr(), 3)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 			for weight := range 12 {
-				do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", source(weight+1))
+				kit.Do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", source(weight+1))
 			}
 			history := func(c *redis.Client) (sources []string, list []map[string]any) {
 				t.Helper()
-				reply, _ := do(t, c, "FILA.SCRIPT", "HISTORY", "q", "ON_ENQUEUE").([]any)
+				reply, _ := kit.Do(t, c, "FILA.SCRIPT", "HISTORY", "q", "ON_ENQUEUE").([]any)
 				for _, one := range reply {
-					list = append(list, mapped(t, one))
+					list = append(list, kit.Mapped(t, one))
 					sources = append(sources, fmt.Sprint(list[len(list)-1]["source"]))
 				}
 				return sources, list
@@ -144,12 +145,12 @@ func TestAScriptIsRolledBackAfterARestartAndInABackup(t *testing.T) {
 			restarted(t, b, end)
 			anna := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 3, MaxRetries: -1, Username: "anna", Password: "secret"})
 			t.Cleanup(func() { anna.Close() })
-			c = connect(t, b.Addr(), 3)
+			c = kit.Connect(t, b.Addr(), 3)
 			sources, list := history(c)
 			if len(sources) != 10 || sources[0] != source(12) || sources[9] != source(3) || list[0]["user"] != "default" || list[0]["current"] != int64(1) {
 				t.Fatalf("the history is %v", list)
 			}
-			do(t, c, "ACL", "SETUSER", "anna", "on", ">secret", "~*", "+@all")
+			kit.Do(t, c, "ACL", "SETUSER", "anna", "on", ">secret", "~*", "+@all")
 			if err := anna.Do(t.Context(), "FILA.SCRIPT", "ROLLBACK", "q", "ON_ENQUEUE", list[5]["version"]).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -160,28 +161,22 @@ func TestAScriptIsRolledBackAfterARestartAndInABackup(t *testing.T) {
 				if len(sources) != 10 || sources[0] != source(7) || sources[1] != source(12) || list[0]["user"] != "anna" {
 					t.Errorf("the history is %v", list)
 				}
-				do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "k")
-				if key := mapped(t, do(t, c, "FILA.KEY", "GET", "q", "k")); key["weight"] != int64(7) {
+				kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "k")
+				if key := kit.Mapped(t, kit.Do(t, c, "FILA.KEY", "GET", "q", "k")); key["weight"] != int64(7) {
 					t.Errorf("the weight is %v", key["weight"])
 				}
 			}
 			check(c)
-			path := fmt.Sprint(mapped(t, do(t, c, "FILA.BACKUP", "scripts"))["path"])
+			path := fmt.Sprint(kit.Mapped(t, kit.Do(t, c, "FILA.BACKUP", "scripts"))["path"])
 			restarted(t, b, end)
-			check(connect(t, b.Addr(), 3))
-			copied, err := harness.New(binary(t), t.TempDir(), unhurried()...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(kit.Connect(t, b.Addr(), 3))
+			copied := kit.Prepare(t, unhurried()...)
 			wantOutput(t, 0, "restored", "restore", path, copied.Data())
-			restart(t, copied)
-			check(connect(t, copied.Addr(), 3))
-			if err := copied.Stop(); err != nil {
-				t.Error(err)
-			}
-			do(t, connect(t, b.Addr(), 3), "FILA.QUEUE", "DELETE", "q", "FORCE")
-			do(t, connect(t, b.Addr(), 3), "FILA.QUEUE", "CREATE", "q")
-			if sources, _ := history(connect(t, b.Addr(), 3)); len(sources) != 0 {
+			kit.Start(t, copied)
+			check(kit.Connect(t, copied.Addr(), 3))
+			kit.Do(t, kit.Connect(t, b.Addr(), 3), "FILA.QUEUE", "DELETE", "q", "FORCE")
+			kit.Do(t, kit.Connect(t, b.Addr(), 3), "FILA.QUEUE", "CREATE", "q")
+			if sources, _ := history(kit.Connect(t, b.Addr(), 3)); len(sources) != 0 {
 				t.Errorf("a new queue has the history %v", sources)
 			}
 		})

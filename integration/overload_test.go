@@ -12,13 +12,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/proc"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestOverloadIsBounded combines all kinds of overload: ten thousand idle connections, clients that
 // send commands of 32 MiB except for the last byte, clients that read no replies, a million
 // commands in one pipeline, and producers that outrun the disk. The broker's memory stays within a
 // bound, and a well-behaved client is served throughout.
+// It is not parallel: it takes a gigabyte of memory and ten thousand connections.
 func TestOverloadIsBounded(t *testing.T) {
 	const (
 		idle       = 10_000
@@ -26,11 +29,11 @@ func TestOverloadIsBounded(t *testing.T) {
 		input      = 128 << 20
 		residentMB = 1000 // server.memory_bytes, RocksDB's memory, and the overshoot under load
 	)
-	b := serve(t, "--server.maxclients", "10400", "--server.memory_bytes", fmt.Sprint(memory), "--server.input_bytes_max", fmt.Sprint(input),
+	b := kit.Serve(t, "--server.maxclients", "10400", "--server.memory_bytes", fmt.Sprint(memory), "--server.input_bytes_max", fmt.Sprint(input),
 		"--storage.mode", "low_space")
-	admin := connect(t, b.Addr(), 2)
-	do(t, admin, "FILA.QUEUE", "CREATE", "flood")
-	do(t, admin, "FILA.QUEUE", "CREATE", "calm")
+	admin := kit.Connect(t, b.Addr(), 2)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "flood")
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "calm")
 	for range idle {
 		idler, err := net.Dial("tcp", b.Addr())
 		if err != nil {
@@ -53,7 +56,7 @@ func TestOverloadIsBounded(t *testing.T) {
 	served := 0
 	var failed error
 	for done := false; !done || served < 50; served++ {
-		do(t, admin, "FILA.ENQUEUE", "calm", served)
+		kit.Do(t, admin, "FILA.ENQUEUE", "calm", served)
 		if d := one(t, admin, "calm"); d.payload != fmt.Sprint(served) {
 			t.Fatalf("got %s, want %d", d.payload, served)
 		}
@@ -168,7 +171,7 @@ func (o *overload) million() error {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(4 * patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(4 * testkit.Patience())); err != nil {
 		return err
 	}
 	sent := make(chan error, 1)

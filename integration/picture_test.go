@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 var drawPicture = flag.Bool("draw", false, "write docs/pictures/fairness.svg")
@@ -17,7 +19,8 @@ var drawPicture = flag.Bool("draw", false, "write docs/pictures/fairness.svg")
 // first, and one worker takes everything. On the left all messages have one fairness key, on the
 // right each tenant has its own. The order of deliveries is the same in every run, so is the picture.
 func TestTheFairnessPictureIsOfARun(t *testing.T) {
-	c := redis.NewClient(&redis.Options{Addr: start(t, append(unhurried(), "--storage.engine", "memory")...).ready(t)})
+	t.Parallel()
+	c := redis.NewClient(&redis.Options{Addr: kit.Serve(t, append(unhurried(), "--storage.engine", "memory")...).Addr()})
 	defer c.Close()
 	without, with := deliveries(t, c, "without", false), deliveries(t, c, "with", true)
 	for _, quiet := range []string{"globex", "initech"} {

@@ -7,12 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 // TestQueuesAreAppliedFromAFile: the plan is printed, a dry run changes nothing, applied settings
 // are visible to redis-cli and survive kill -9, and a refused file changes nothing.
 func TestQueuesAreAppliedFromAFile(t *testing.T) {
-	b := serve(t)
+	t.Parallel()
+	b := kit.Serve(t)
 	file := filepath.Join(t.TempDir(), "queues.toml")
 	write := func(text string) {
 		t.Helper()
@@ -22,7 +25,7 @@ func TestQueuesAreAppliedFromAFile(t *testing.T) {
 	}
 	apply := func(want string, code int, args ...string) {
 		t.Helper()
-		cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"queues", "apply", file, "--addr", b.Addr()}, args...)...)
+		cmd := exec.CommandContext(t.Context(), kit.Binary(t), append([]string{"queues", "apply", file, "--addr", b.Addr()}, args...)...)
 		out, _ := cmd.CombinedOutput()
 		if string(out) != want || cmd.ProcessState.ExitCode() != code {
 			t.Errorf("%q: exit %d, said\n%swant\n%s", args, cmd.ProcessState.ExitCode(), out, want)
@@ -39,10 +42,8 @@ func TestQueuesAreAppliedFromAFile(t *testing.T) {
 	apply(plan, 3, "--dry-run")
 	names("")
 	apply(plan+"applied\n", 0)
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b)
+	kit.Kill(t, b)
+	kit.Start(t, b)
 	names("logs orders orders.dlq")
 	wantShown(t, shown(t, b.Addr(), "FILA.QUEUE", "INFO", "orders"), map[string]any{"visibility_ms": 60000, "dlq": "orders.dlq"})
 	apply("nothing to do\n", 0)
@@ -60,15 +61,11 @@ func TestQueuesAreAppliedFromAFile(t *testing.T) {
 	names("new orders orders.dlq")
 
 	// Queues are applied at start only, without deletions.
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Kill(t, b)
 	write("[[queues]]\nname = \"started\"\n")
 	dir := t.TempDir()
-	data := filepath.Join(dir, "data")
-	started := start(t, "--storage.path", data, "--queues", file)
-	c := connect(t, started.ready(t), 2)
-	if got := fmt.Sprint(do(t, c, "FILA.QUEUE", "LIST")); got != "[started started.dlq]" {
+	c := kit.Connect(t, kit.Serve(t, "--queues", file).Addr(), 2)
+	if got := fmt.Sprint(kit.Do(t, c, "FILA.QUEUE", "LIST")); got != "[started started.dlq]" {
 		t.Errorf("started with %s", got)
 	}
 	for text, want := range map[string]string{
@@ -76,12 +73,12 @@ func TestQueuesAreAppliedFromAFile(t *testing.T) {
 		"[[queues]]\nname = \"good\"\nvisibility_ms = -1\n":                                                                             "visibility_ms must be",
 	} {
 		write(text)
-		cmd := exec.CommandContext(t.Context(), binary(t), "--server.listen_addr", "127.0.0.1:0", "--storage.path", filepath.Join(dir, "other"), "--queues", file)
+		cmd := exec.CommandContext(t.Context(), kit.Binary(t), "--server.listen_addr", "127.0.0.1:0", "--storage.path", filepath.Join(dir, "other"), "--queues", file)
 		out, _ := cmd.CombinedOutput()
 		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), want) {
 			t.Errorf("exit %d, said %s", code, out)
 		}
 	}
-	restart(t, b)
+	kit.Start(t, b)
 	names("new orders orders.dlq")
 }

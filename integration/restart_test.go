@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 )
 
 // ends lists the ways in which a broker's process ends.
@@ -26,14 +27,15 @@ func ends() map[string]func(b *harness.Broker) error {
 // TestLeasesOutliveTheBroker: an answered lease holds after a restart, its receipt is accepted, and
 // other clients do not get the message meanwhile.
 func TestLeasesOutliveTheBroker(t *testing.T) {
+	t.Parallel()
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
 			// Without lag, since a kill may lose leases written after their reply.
-			b := serve(t, "--storage.lease_lag_ms", "0")
-			c := connect(t, b.Addr(), 3)
-			do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000, "BACKOFF", 0)
+			b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+			c := kit.Connect(t, b.Addr(), 3)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 60_000, "BACKOFF", 0)
 			for i := range 4 {
-				do(t, c, "FILA.ENQUEUE", "q", i, "KEY", "acme", "HEADER", "n", i)
+				kit.Do(t, c, "FILA.ENQUEUE", "q", i, "KEY", "acme", "HEADER", "n", i)
 			}
 			held := lease(t, c, "q", "COUNT", 3)
 			if len(held) != 3 {
@@ -42,18 +44,18 @@ func TestLeasesOutliveTheBroker(t *testing.T) {
 			if err := end(b); err != nil {
 				t.Fatal(err)
 			}
-			restart(t, b)
+			kit.Start(t, b)
 			d := lease(t, c, "q", "COUNT", 10)
 			if len(d) != 1 || d[0].payload != "3" || d[0].attempt != 1 || fmt.Sprint(d[0].headers) != "[n 3]" || d[0].key != "acme" {
 				t.Errorf("after the restart %+v is handed out", d)
 			}
-			if until, ok := do(t, c, "FILA.EXTEND", "q", held[0].receipt, 120_000).(int64); !ok || !time.UnixMilli(until).After(held[0].until) {
+			if until, ok := kit.Do(t, c, "FILA.EXTEND", "q", held[0].receipt, 120_000).(int64); !ok || !time.UnixMilli(until).After(held[0].until) {
 				t.Errorf("extended to %d", until)
 			}
-			if n := do(t, c, "FILA.ACK", "q", held[0].receipt, held[1].receipt); n != int64(2) {
+			if n := kit.Do(t, c, "FILA.ACK", "q", held[0].receipt, held[1].receipt); n != int64(2) {
 				t.Errorf("%v acked", n)
 			}
-			if r := mapped(t, do(t, c, "FILA.NACK", "q", held[2].receipt)); r["action"] != "retry" || r["attempt"] != int64(2) {
+			if r := kit.Mapped(t, kit.Do(t, c, "FILA.NACK", "q", held[2].receipt)); r["action"] != "retry" || r["attempt"] != int64(2) {
 				t.Errorf("nacked: %v", r)
 			}
 			if d := one(t, c, "q"); d.payload != "2" || d.attempt != 2 || d.deliveries != 2 {
@@ -66,23 +68,24 @@ func TestLeasesOutliveTheBroker(t *testing.T) {
 // TestTimersOutliveTheBroker: delayed messages keep their time across a restart and are not delivered
 // early.
 func TestTimersOutliveTheBroker(t *testing.T) {
+	t.Parallel()
 	const hour = 3_600_000
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, "--storage.lease_lag_ms", "0")
-			c := connect(t, b.Addr(), 3)
+			b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+			c := kit.Connect(t, b.Addr(), 3)
 			// One message that is nacked and one whose consumer is gone, each with the times given.
 			type timers struct {
 				nacked, dropped delivery
 				ready           int64
 			}
 			later := func(queue string, delay, visible int64) (s timers) {
-				do(t, c, "FILA.QUEUE", "CREATE", queue, "BACKOFF", 0)
-				do(t, c, "FILA.ENQUEUE", queue, "delayed")
+				kit.Do(t, c, "FILA.QUEUE", "CREATE", queue, "BACKOFF", 0)
+				kit.Do(t, c, "FILA.ENQUEUE", queue, "delayed")
 				s.nacked = one(t, c, queue)
-				do(t, c, "FILA.ENQUEUE", queue, "dropped")
+				kit.Do(t, c, "FILA.ENQUEUE", queue, "dropped")
 				s.dropped = one(t, c, queue, "VISIBILITY", visible)
-				ready, ok := mapped(t, do(t, c, "FILA.NACK", queue, s.nacked.receipt, "DELAY", delay))["ready_at"].(int64)
+				ready, ok := kit.Mapped(t, kit.Do(t, c, "FILA.NACK", queue, s.nacked.receipt, "DELAY", delay))["ready_at"].(int64)
 				if !ok {
 					t.Fatal("a nack does not say when the message is ready again")
 				}
@@ -94,7 +97,7 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 				var all []any
 				for _, d := range []delivery{far.nacked, far.dropped} {
 					id, _, _ := strings.Cut(d.receipt, ":")
-					m := mapped(t, do(t, c, "FILA.GET", "far", id))
+					m := kit.Mapped(t, kit.Do(t, c, "FILA.GET", "far", id))
 					all = append(all, m["ready_at"], m["lease_until"])
 				}
 				return fmt.Sprint(all...)
@@ -103,9 +106,9 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 			if err := end(b); err != nil {
 				t.Fatal(err)
 			}
-			restart(t, b)
+			kit.Start(t, b)
 			back := time.Now()
-			wantStats(t, c, "far", map[string]int64{"ready": 0, "delayed": 1, "leased": 1, "counting": 0})
+			kit.WantStats(t, c, "far", map[string]int64{"ready": 0, "delayed": 1, "leased": 1, "counting": 0})
 			if got := times(); got != before {
 				t.Errorf("before the restart %s, now %s", before, got)
 			}
@@ -123,7 +126,7 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 					t.Errorf("%+v came %s early, want %s", d, early, want.payload)
 				}
 			}
-			if n := do(t, c, "FILA.ACK", "near", near.dropped.receipt); n != int64(0) {
+			if n := kit.Do(t, c, "FILA.ACK", "near", near.dropped.receipt); n != int64(0) {
 				t.Errorf("the receipt of a lease that is over acked %v", n)
 			}
 		})
@@ -133,12 +136,13 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 // TestAStopAnswersWhatIsInFlight stops the broker during a pipeline and while a client waits. The
 // answered enqueues are exactly the stored ones.
 func TestAStopAnswersWhatIsInFlight(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	do(t, c, "FILA.QUEUE", "CREATE", "idle")
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "idle")
 	waiting := waiter(t, c, b.Addr(), "idle")
-	conn := raw(t, b.Addr())
+	conn := kit.Dial(t, b.Addr())
 	var others sync.WaitGroup
 	others.Go(func() {
 		packet := []byte(strings.Repeat("FILA.ENQUEUE q "+strings.Repeat("x", 100)+"\r\n", 100))
@@ -181,9 +185,9 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 		t.Errorf("who waited is answered %q, %v", reply, err)
 	}
 	others.Wait()
-	restart(t, b)
+	kit.Start(t, b)
 	t.Logf("%d answered", answered)
-	wantStats(t, c, "q", map[string]int64{"ready": int64(answered), "counting": 0})
+	kit.WantStats(t, c, "q", map[string]int64{"ready": int64(answered), "counting": 0})
 }
 
 // refusal returns the error of a start on that path, as that user.
@@ -203,20 +207,19 @@ func refusal(t *testing.T, bin, path string, as *syscall.SysProcAttr) string {
 }
 
 func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
-	bin := binary(t)
+	t.Parallel()
+	bin := kit.Binary(t)
 	path := filepath.Join(t.TempDir(), "data")
 	deep := filepath.Join(path, "nosuch", "data")
 	if said := refusal(t, bin, deep, nil); !strings.Contains(said, filepath.Dir(deep)) {
 		t.Errorf("below a directory that does not exist it says %s", said)
 	}
-	p := startIn(t, t.TempDir(), "--server.listen_addr", "127.0.0.1:0", "--storage.path", path)
-	addr := p.ready(t)
-	c := connect(t, addr, 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
+	c := kit.Connect(t, kit.Serve(t, "--storage.path", path).Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	if said := refusal(t, bin, path, nil); !strings.Contains(said, path) || !strings.Contains(said, "in use") {
 		t.Errorf("a second broker says %s", said)
 	}
-	do(t, c, "FILA.ENQUEUE", "q", "x") // the first broker is unaffected
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x") // the first broker is unaffected
 
 	// Only root may write here, so the broker runs as another user.
 	closed := t.TempDir()
@@ -254,16 +257,19 @@ func copyFile(t *testing.T, from, to string) {
 
 // If the address is in use, the start fails and the store is unchanged.
 func TestABrokerThatCannotListenLeavesTheStoreAlone(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Parallel()
+	b := kit.Prepare(t)
+	l, err := net.Listen("tcp", b.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dir := t.TempDir()
-	code, said := startIn(t, dir, "--server.listen_addr", l.Addr().String()).wait(t)
+	said, code := kit.Run(t, "--server.listen_addr", b.Addr(), "--storage.path", b.Data())
 	if code != 1 || !strings.Contains(said, "in use") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
-	p := startIn(t, dir, "--server.listen_addr", "127.0.0.1:0")
-	p.ready(t)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kit.Start(t, b)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // unhurried raises the time limit of scripts for machines busy with other tests.
@@ -45,6 +47,7 @@ func wantShown(t *testing.T, got map[string]any, want map[string]any) {
 // TestScriptsAreLoadedFromAFileAndOutliveTheBroker: a policy loaded at run time applies from the
 // next message, and persists however the process ends.
 func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "tenants.lua"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 	version := hex.EncodeToString(sum[:])
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, unhurried()...)
+			b := kit.Serve(t, unhurried()...)
 			said := func(want string, args ...string) {
 				t.Helper()
 				if out, code := cli(t, b.Addr(), "", append([]string{"-e"}, args...)...); out != want || code != 0 {
@@ -82,7 +85,7 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 			if err := end(b); err != nil {
 				t.Fatal(err)
 			}
-			restart(t, b)
+			kit.Start(t, b)
 			said(strings.TrimRight(source, "\n"), "FILA.SCRIPT", "GET", "q", "ON_ENQUEUE")
 			wantShown(t, shown(t, b.Addr(), "FILA.SCRIPT", "LIST"), map[string]any{"queue": "q", "hook": "on_enqueue", "version": version, "bytes": len(source)})
 			said("slow", "FILA.CONFIG", "GET", "lane")
@@ -93,7 +96,7 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 			if err := end(b); err != nil {
 				t.Fatal(err)
 			}
-			restart(t, b)
+			kit.Start(t, b)
 			said("", "FILA.SCRIPT", "LIST")
 			said("", "FILA.CONFIG", "GET", "lane")
 		})
@@ -104,12 +107,13 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 // clients see no error, and messages get default decisions. Once it stops failing, it is enabled
 // again after a while.
 func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
-	b := serve(t, append(unhurried(), "--lua.breaker_cooldown_ms", "2000")...)
-	c := connect(t, b.Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "q")
-	do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers[fila.get('by'):lower()] }\nend")
+	t.Parallel()
+	b := kit.Serve(t, append(unhurried(), "--lua.breaker_cooldown_ms", "2000")...)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers[fila.get('by'):lower()] }\nend")
 	for range 6 {
-		do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "mine", "WEIGHT", 7, "THROTTLE", "slow")
+		kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "mine", "WEIGHT", 7, "THROTTLE", "slow")
 	}
 	stats := func() map[string]any { return shown(t, b.Addr(), "FILA.SCRIPT", "STATS", "q") }
 	got := stats()
@@ -122,15 +126,11 @@ func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 		t.Errorf("a dry run: %s, exit code %d", out, code)
 	}
 
-	do(t, c, "FILA.CONFIG", "SET", "by", "Tenant")
-	do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
+	kit.Do(t, c, "FILA.CONFIG", "SET", "by", "Tenant")
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
 	wantShown(t, stats(), map[string]any{"state": "open", "calls": 3, "skipped": 4})
-	for end := time.Now().Add(patience); stats()["state"] != "trial"; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the breaker stays open: %v", stats())
-		}
-	}
-	do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
+	testkit.Eventually(t, "the breaker lets a call through", func() bool { return stats()["state"] == "trial" })
+	kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
 	wantShown(t, stats(), map[string]any{"state": "closed", "calls": 4, "errors": 3, "row": 0, "opened": 1, "trial_at": nil})
 	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "acme"), map[string]any{"depth": 1})
 	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 7})
@@ -139,22 +139,23 @@ func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 // TestDelayedMessagesComeAtTheirTime: in the order of their times and not early, even across a restart.
 // Within a key, higher priorities are delivered first.
 func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
+	t.Parallel()
 	how := ends()
 	how["go on"] = nil
 	for name, end := range how {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t)
-			c := connect(t, b.Addr(), 3)
-			do(t, c, "FILA.QUEUE", "CREATE", "q")
-			do(t, c, "FILA.ENQUEUE", "q", "usual")
-			do(t, c, "FILA.ENQUEUE", "q", "low", "PRIORITY", 0)
-			do(t, c, "FILA.ENQUEUE", "q", "high", "PRIORITY", 9)
-			do(t, c, "FILA.ENQUEUE", "q", "past", "AT", 1)
+			b := kit.Serve(t)
+			c := kit.Connect(t, b.Addr(), 3)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "usual")
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "low", "PRIORITY", 0)
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "high", "PRIORITY", 9)
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "past", "AT", 1)
 			begun := time.Now()
 			at := time.UnixMilli(begun.UnixMilli() + 1500)
-			do(t, c, "FILA.ENQUEUE", "q", "at", "AT", at.UnixMilli(), "PRIORITY", 9)
-			do(t, c, "FILA.ENQUEUE", "q", "delay", "DELAY", 1000)
-			do(t, c, "FILA.ENQUEUE", "q", "far", "DELAY", 3_600_000)
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "at", "AT", at.UnixMilli(), "PRIORITY", 9)
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "delay", "DELAY", 1000)
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "far", "DELAY", 3_600_000)
 			restarted(t, b, end)
 			for _, want := range []string{"high", "usual", "past", "low"} {
 				if d := one(t, c, "q"); d.payload != want {
@@ -170,7 +171,7 @@ func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
 					t.Errorf("%s came %s before its time, want %s", d.payload, -late, want.payload)
 				}
 			}
-			wantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 1, "leased": 6})
+			kit.WantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 1, "leased": 6})
 		})
 	}
 }
@@ -184,5 +185,5 @@ func restarted(t *testing.T, b *harness.Broker, end func(b *harness.Broker) erro
 	if err := end(b); err != nil {
 		t.Fatal(err)
 	}
-	restart(t, b)
+	kit.Start(t, b)
 }

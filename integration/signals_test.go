@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // sums returns the sums of signals by field, as numbers.
@@ -24,7 +27,7 @@ func sums(t *testing.T, reply any) []map[string]float64 {
 	all := make([]map[string]float64, len(list))
 	for i, signal := range list {
 		all[i] = map[string]float64{}
-		for name, v := range mapped(t, signal) {
+		for name, v := range kit.Mapped(t, signal) {
 			if n, err := strconv.ParseFloat(fmt.Sprint(v), 64); err == nil {
 				all[i][name] = n
 			}
@@ -36,7 +39,7 @@ func sums(t *testing.T, reply any) []map[string]float64 {
 // total is the sum of a signal that never fades, 0 if there is none.
 func total(t *testing.T, c *redis.Client, subject, name string) float64 {
 	t.Helper()
-	list := sums(t, do(t, c, "FILA.SIGNAL", "GET", subject, name))
+	list := sums(t, kit.Do(t, c, "FILA.SIGNAL", "GET", subject, name))
 	if len(list) == 0 {
 		return 0
 	}
@@ -64,16 +67,17 @@ func fixedAdditions(n int, end int64) []addition {
 // Sums are compared with that of one addition of 1 at a known time, read at the same moment, so the
 // time of the reading does not matter.
 func TestAdditionsToSignalsSurviveKills(t *testing.T) {
+	t.Parallel()
 	const n, kills, pipeline = 5500, 3, 250
-	b := serve(t)
-	c := connect(t, b.Addr(), 3)
-	end := do(t, c, "TIME").([]any)[0]
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	end := kit.Do(t, c, "TIME").([]any)[0]
 	seconds, err := strconv.ParseInt(fmt.Sprint(end), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := seconds*1000 - 1000
-	do(t, c, "FILA.SIGNAL", "ADD", "unit", "n", 1, "AT", last)
+	kit.Do(t, c, "FILA.SIGNAL", "ADD", "unit", "n", 1, "AT", last)
 	additions := fixedAdditions(n, last)
 	killed := 0
 	for i, batch := range slices.Collect(slices.Chunk(additions, pipeline)) {
@@ -86,10 +90,8 @@ func TestAdditionsToSignalsSurviveKills(t *testing.T) {
 		}
 		if i%(n/pipeline/(kills+1)) == 2 && killed < kills {
 			killed++
-			if err := b.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			restart(t, b)
+			kit.Kill(t, b)
+			kit.Start(t, b)
 		}
 	}
 	if killed != kills {
@@ -124,10 +126,11 @@ func TestAdditionsToSignalsSurviveKills(t *testing.T) {
 // A turn writes the checkpoint that is due before it does what it was asked, in one batch. So the
 // reply to a command that was sent after the interval says that the counts from before are written.
 func TestAKillTakesAtMostOneCheckpointOfSignals(t *testing.T) {
+	t.Parallel()
 	const checkpoint, before, after = 100, 300, 50
-	b := serve(t, "--signals.checkpoint_ms", strconv.Itoa(checkpoint))
-	c := connect(t, b.Addr(), 2)
-	do(t, c, "FILA.QUEUE", "CREATE", "q", "SIGNALS", "ON")
+	b := kit.Serve(t, "--signals.checkpoint_ms", strconv.Itoa(checkpoint))
+	c := kit.Connect(t, b.Addr(), 2)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "SIGNALS", "ON")
 	enqueue := func(n int) {
 		t.Helper()
 		p := c.Pipeline()
@@ -140,15 +143,12 @@ func TestAKillTakesAtMostOneCheckpointOfSignals(t *testing.T) {
 		}
 	}
 	enqueue(before)
-	for end := time.Now().Add(2 * checkpoint * time.Millisecond); time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	do(t, c, "FILA.SIGNAL", "ADD", "acme", "pages", 2)
+	written := time.Now()
+	testkit.Eventually(t, "a checkpoint is due", func() bool { return time.Since(written) > 2*checkpoint*time.Millisecond })
+	kit.Do(t, c, "FILA.SIGNAL", "ADD", "acme", "pages", 2)
 	enqueue(after)
-	if err := b.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b)
+	kit.Kill(t, b)
+	kit.Start(t, b)
 	if got := total(t, c, "acme", "enqueued"); got < before || got > before+after {
 		t.Errorf("%v enqueues are recorded, want from %d to %d", got, before, before+after)
 	} else {
@@ -159,10 +159,8 @@ func TestAKillTakesAtMostOneCheckpointOfSignals(t *testing.T) {
 	}
 	recorded := total(t, c, "acme", "enqueued")
 	enqueue(after)
-	if err := b.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	restart(t, b)
+	kit.Stop(t, b)
+	kit.Start(t, b)
 	if got := total(t, c, "acme", "enqueued"); got != recorded+after {
 		t.Errorf("after an orderly stop %v enqueues are recorded, want %v", got, recorded+after)
 	}
@@ -180,7 +178,7 @@ type wire struct {
 func wires(t *testing.T, addr string) (all []wire) {
 	t.Helper()
 	for _, protocol := range []int{2, 3} {
-		c := connect(t, addr, protocol)
+		c := kit.Connect(t, addr, protocol)
 		all = append(all, wire{fmt.Sprint("go-redis, RESP", protocol), func(t *testing.T, args ...string) any {
 			t.Helper()
 			reply, err := c.Do(t.Context(), anys(args)...).Result()
@@ -258,7 +256,7 @@ func signalsIn(t *testing.T, reply any) string {
 			}
 			signal = flat
 		}
-		m := mapped(t, signal)
+		m := kit.Mapped(t, signal)
 		for _, field := range []string{"1m", "5m", "1h", "24h", "velocity", "updated_at"} {
 			if n, err := strconv.ParseFloat(fmt.Sprint(m[field]), 64); err != nil || math.IsNaN(n) {
 				t.Errorf("%s is %v in %v", field, m[field], m)
@@ -274,7 +272,8 @@ func signalsIn(t *testing.T, reply any) string {
 }
 
 func TestSignalsAreTheSameForAllClients(t *testing.T) {
-	b := serve(t, unhurried()...)
+	t.Parallel()
+	b := kit.Serve(t, unhurried()...)
 	for _, w := range wires(t, b.Addr()) {
 		t.Run(w.name, func(t *testing.T) {
 			said := func(want string, args ...string) {
@@ -296,10 +295,8 @@ func TestSignalsAreTheSameForAllClients(t *testing.T) {
 			said("INVALID", "FILA.SIGNAL", "ADD", "tenant-1", "pages", "1.1e15")
 			said("INVALID", "FILA.SIGNAL", "ADD", "tenant-1", "pages", "1", "AT", "99999999999999")
 			shows("tenant-1/pages=15.5", "FILA.SIGNAL", "GET", "tenant-1")
-			if err := b.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			restart(t, b)
+			kit.Kill(t, b)
+			kit.Start(t, b)
 			shows("tenant-1/pages=15.5", "FILA.SIGNAL", "GET", "tenant-1", "pages")
 			shows("", "FILA.SIGNAL", "GET", "tenant-2")
 			page, ok := w.do(t, "FILA.SIGNAL", "LIST", "MATCH", "provider:*", "COUNT", "100").([]any)

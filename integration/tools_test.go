@@ -14,15 +14,19 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestRedisInsightConnects sends what RedisInsight sends when it connects and when its browser,
 // slow log and workbench are opened. Errors of CLUSTER and SENTINEL are accepted, since Fila has
 // neither.
 func TestRedisInsightConnects(t *testing.T) {
-	c := connect(t, serve(t).Addr(), 3)
-	do(t, c, "FILA.QUEUE", "CREATE", "orders")
-	do(t, c, "FILA.ENQUEUE", "orders", "hello")
+	t.Parallel()
+	c := kit.Connect(t, kit.Serve(t).Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "orders")
+	kit.Do(t, c, "FILA.ENQUEUE", "orders", "hello")
 	for _, refused := range []string{"CLUSTER SLOTS", "CLUSTER INFO", "SENTINEL MASTERS"} {
 		if err := c.Do(t.Context(), args(refused)...).Err(); err == nil {
 			t.Errorf("%s: no error: it would be taken for a cluster", refused)
@@ -34,7 +38,7 @@ func TestRedisInsightConnects(t *testing.T) {
 		"SLOWLOG GET 50", "SLOWLOG LEN", "CONFIG GET slowlog*", "CONFIG SET slowlog-log-slower-than 50000", "LATENCY LATEST", "MEMORY STATS", "MEMORY DOCTOR",
 		"COMMAND DOCS", "PUBSUB CHANNELS *",
 	} {
-		do(t, c, args(command)...)
+		kit.Do(t, c, args(command)...)
 	}
 	info := infoOf(t, c)
 	for _, field := range []string{
@@ -50,10 +54,11 @@ func TestRedisInsightConnects(t *testing.T) {
 
 // TestExportersRead sends what redis_exporter sends at each scrape, and parses INFO by its rules.
 func TestExportersRead(t *testing.T) {
-	b := serve(t)
-	c := connect(t, b.Addr(), 2)
-	do(t, c, "FILA.QUEUE", "CREATE", "orders")
-	do(t, c, "FILA.ENQUEUE", "orders", "hello")
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 2)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "orders")
+	kit.Do(t, c, "FILA.ENQUEUE", "orders", "hello")
 	if err := c.Do(t.Context(), "FILA.LEASE", "nosuch").Err(); err == nil {
 		t.Fatal("a queue out of nowhere")
 	}
@@ -61,7 +66,7 @@ func TestExportersRead(t *testing.T) {
 		"CLIENT SETNAME redis_exporter", "PING", "INFO ALL", "CONFIG GET *", "SLOWLOG LEN", "SLOWLOG GET 1", "LATENCY LATEST", "LATENCY HISTOGRAM",
 		"CLIENT LIST", "MODULE LIST", "SCAN 0 MATCH * COUNT 1000", "TYPE orders", "MEMORY USAGE orders",
 	} {
-		do(t, c, args(command)...)
+		kit.Do(t, c, args(command)...)
 	}
 	if err := c.Do(t.Context(), "CLUSTER", "INFO").Err(); err == nil {
 		t.Error("CLUSTER INFO has no error: it would be taken for a cluster")
@@ -110,7 +115,8 @@ func infoOf(t *testing.T, c *redis.Client) map[string]string {
 
 // TestModesOfRedisCli runs the modes in which redis-cli is a separate tool.
 func TestModesOfRedisCli(t *testing.T) {
-	addr := serve(t, "--storage.engine", "memory").Addr()
+	t.Parallel()
+	addr := kit.Serve(t, "--storage.engine", "memory").Addr()
 	if out, _ := cli(t, addr, "", "FILA.QUEUE", "CREATE", "orders"); out != "OK" {
 		t.Fatal(out)
 	}
@@ -136,7 +142,7 @@ func TestModesOfRedisCli(t *testing.T) {
 // observe.
 func watch(t *testing.T, addr, want string, arguments ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience())
 	defer cancel()
 	host, port, _ := strings.Cut(addr, ":")
 	cmd := exec.CommandContext(ctx, "redis-cli", slices.Concat([]string{"-h", host, "-p", port}, arguments)...)
@@ -147,7 +153,7 @@ func watch(t *testing.T, addr, want string, arguments ...string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("redis-cli (make setup-tests installs it): %v", err)
 	}
-	c := connect(t, addr, 2)
+	c := kit.Connect(t, addr, 2)
 	var busy sync.WaitGroup
 	busy.Go(func() {
 		for ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/otlptest"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 const (
@@ -40,8 +43,8 @@ func newTraced(t *testing.T, args ...string) *traced {
 	if path := os.Getenv("TEST_COLLECTOR"); path != "" {
 		url, hang = relay(t, path, c.URL)
 	}
-	addr := serve(t, append([]string{"--tracing.endpoint", url, "--scheduler.backoff_ms", "0"}, args...)...).Addr()
-	r := &traced{T: t, Client: connect(t, addr, 3), collector: c, hang: hang}
+	addr := kit.Serve(t, append([]string{"--tracing.endpoint", url, "--scheduler.backoff_ms", "0"}, args...)...).Addr()
+	r := &traced{T: t, Client: kit.Connect(t, addr, 3), collector: c, hang: hang}
 	r.do("FILA.QUEUE", "CREATE", "orders", "MAXATTEMPTS", "2")
 	return r
 }
@@ -50,7 +53,7 @@ func newTraced(t *testing.T, args ...string) *traced {
 // gathering or trying again. hang stops its process.
 func relay(t *testing.T, path, to string) (url string, hang func()) {
 	t.Helper()
-	addr := net.JoinHostPort("127.0.0.1", freePort(t))
+	addr := kit.Reserve(t)
 	config := filepath.Join(t.TempDir(), "collector.yaml")
 	text := fmt.Sprintf(`
 receivers: {otlp: {protocols: {http: {endpoint: %s}}}}
@@ -75,7 +78,7 @@ service:
 			t.Logf("the collector said\n%s", log.String())
 		}
 	})
-	eventually(t, func() bool {
+	testkit.Eventually(t, "the collector listens", func() bool {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			err = c.Close()
@@ -118,7 +121,7 @@ func (r *traced) lease(visibility int) any {
 // many enqueues.
 func (r *traced) spans(enqueues, deliveries int) (all map[string][]otlptest.Span) {
 	r.Helper()
-	eventually(r.T, func() bool {
+	testkit.Eventually(r.T, "all spans have come", func() bool {
 		all = map[string][]otlptest.Span{}
 		for _, s := range r.collector.Spans() {
 			name, queue, _ := strings.Cut(s.Name, " ")
@@ -134,6 +137,7 @@ func (r *traced) spans(enqueues, deliveries int) (all map[string][]otlptest.Span
 
 // Every way in which a delivery may end, one after the other, of one message.
 func TestAProducersTraceGoesOnInTheBroker(t *testing.T) {
+	t.Parallel()
 	r := newTraced(t)
 	before := time.Now()
 	r.enqueue()
@@ -142,7 +146,7 @@ func TestAProducersTraceGoesOnInTheBroker(t *testing.T) {
 	retried := time.Now()
 	r.do("FILA.RELEASE", "orders", r.lease(60_000))
 	r.lease(200) // the second failure, which expires: the message is dead
-	eventually(t, func() bool { return r.do("FILA.REDRIVE", "orders.dlq") == int64(1) })
+	testkit.Eventually(t, "a dead message is redriven", func() bool { return r.do("FILA.REDRIVE", "orders.dlq") == int64(1) })
 	redriven := time.Now()
 	receipt := r.lease(1000)
 	r.do("FILA.EXTEND", "orders", receipt, 60_000)
@@ -192,6 +196,7 @@ func TestAProducersTraceGoesOnInTheBroker(t *testing.T) {
 }
 
 func TestADeliveryMayBeAChildOfTheProducersSpan(t *testing.T) {
+	t.Parallel()
 	r := newTraced(t, "--tracing.relation", "parent")
 	r.enqueue()
 	r.do("FILA.ACK", "orders", r.lease(60_000))
@@ -202,6 +207,7 @@ func TestADeliveryMayBeAChildOfTheProducersSpan(t *testing.T) {
 
 // A collector that hangs holds up neither clients nor the stop, which serve checks.
 func TestACollectorThatHangsHoldsUpNoClient(t *testing.T) {
+	t.Parallel()
 	r := newTraced(t)
 	r.hang()
 	const messages = 3000 // four spans each: more than may wait
@@ -226,11 +232,12 @@ func TestACollectorThatHangsHoldsUpNoClient(t *testing.T) {
 }
 
 func TestABrokerServesWithoutItsCollector(t *testing.T) {
+	t.Parallel()
 	r := newTraced(t)
 	r.collector.Answer(http.StatusServiceUnavailable)
 	r.enqueue()
 	r.do("FILA.ACK", "orders", r.lease(60_000))
-	eventually(t, func() bool { return r.collector.Requests() > 0 })
+	testkit.Eventually(t, "spans are sent", func() bool { return r.collector.Requests() > 0 })
 	if got := r.do("PING"); got != "PONG" {
 		t.Errorf("PING answers %v", got)
 	}
@@ -240,11 +247,11 @@ func TestABrokerServesWithoutItsCollector(t *testing.T) {
 // workers find in the header is what their producers have sent, and what the broker's own
 // span belongs to.
 func TestTheRecipesForTracesAreTrue(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "how-to", "tracing.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	javascript := filepath.Join("clients", "javascript")
 	for _, x := range []struct {
 		language, file string
 		run            []string
@@ -259,24 +266,19 @@ func TestTheRecipesForTracesAreTrue(t *testing.T) {
 			if len(code) != 1 {
 				t.Fatalf("%d programs in docs/how-to/tracing.md", len(code))
 			}
-			dir := t.TempDir()
-			switch x.language {
-			case "js":
-				dir = javascript // has the libraries
+			dir := moduleDir(t)
+			if x.language == "js" {
 				suits := exec.CommandContext(t.Context(), "node", "suits.cjs", "ioredis")
-				suits.Dir = dir
+				suits.Dir = filepath.Join("clients", "javascript")
 				if out, err := suits.CombinedOutput(); err != nil {
 					leftOut(t, fmt.Sprintf("the recipe for Node.js cannot be tried; make setup-tests installs ioredis, or says why not (%v)\n%s", err, out))
 				}
-			case "go":
-				dir = tempDirHere(t) // within this module, for its libraries
 			}
 			file := filepath.Join(dir, x.file)
 			_, port, _ := strings.Cut(r.Options().Addr, ":")
 			if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(code[0][1]), "5555", port)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			defer os.Remove(file)
 			cmd := exec.CommandContext(t.Context(), x.run[0], append(x.run[1:], x.file)...)
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -296,17 +298,27 @@ func TestTheRecipesForTracesAreTrue(t *testing.T) {
 	}
 }
 
-// tempDirHere makes a directory within this module.
-func tempDirHere(t *testing.T) string {
+// moduleDir returns a directory of the test with the libraries that recipes use: those of this Go module,
+// and those of Node.js that make setup-tests has installed.
+func moduleDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("testdata", "recipe") //nolint:usetesting // t.TempDir is outside of the module
+	dir := t.TempDir()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join("..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.Replace(text, []byte("module github.com/faisca/fila\n"), []byte("module example.org/recipe\n"), 1)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modules, err := filepath.Abs(filepath.Join("clients", "javascript", "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+		t.Fatal(err)
+	}
 	return dir
 }

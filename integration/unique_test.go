@@ -13,24 +13,28 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestUniqueThroughALibrary: what go-redis is answered in both protocols, and how it is refused.
 func TestUniqueThroughALibrary(t *testing.T) {
-	b := serve(t)
+	t.Parallel()
+	b := kit.Serve(t)
 	for _, protocol := range []int{2, 3} {
-		c := connect(t, b.Addr(), protocol)
+		c := kit.Connect(t, b.Addr(), protocol)
 		queue := "jobs" + strconv.Itoa(protocol)
-		do(t, c, "FILA.QUEUE", "CREATE", queue)
-		first := do(t, c, "FILA.ENQUEUE", queue, "one", "UNIQUE", "u")
-		if id := do(t, c, "FILA.ENQUEUE", queue, "two", "UNIQUE", "u", "DELAY", 60_000); id != first {
+		kit.Do(t, c, "FILA.QUEUE", "CREATE", queue)
+		first := kit.Do(t, c, "FILA.ENQUEUE", queue, "one", "UNIQUE", "u")
+		if id := kit.Do(t, c, "FILA.ENQUEUE", queue, "two", "UNIQUE", "u", "DELAY", 60_000); id != first {
 			t.Errorf("while it is ready: %v, want %v", id, first)
 		}
-		if m := mapped(t, do(t, c, "FILA.GET", queue, first)); m["unique"] != "u" || m["payload"] != "one" {
+		if m := kit.Mapped(t, kit.Do(t, c, "FILA.GET", queue, first)); m["unique"] != "u" || m["payload"] != "one" {
 			t.Errorf("it is shown as %v", m)
 		}
 		d := one(t, c, queue)
-		if id := do(t, c, "FILA.ENQUEUE", queue, "two", "UNIQUE", "u"); id != first {
+		if id := kit.Do(t, c, "FILA.ENQUEUE", queue, "two", "UNIQUE", "u"); id != first {
 			t.Errorf("while it is leased: %v, want %v", id, first)
 		}
 		replies, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -145,9 +149,9 @@ func (r *uniqueRun) look(c *redis.Client, names int) {
 	r.gate.Lock()
 	defer r.gate.Unlock()
 	found := map[string]string{}
-	page := do(r.t, c, "FILA.BROWSE", "jobs", "COUNT", 1000).([]any) //nolint:forcetypeassert // the contract guarantees the type
-	for _, m := range page[1].([]any) {                              //nolint:forcetypeassert // the same
-		one := mapped(r.t, m)
+	page := kit.Do(r.t, c, "FILA.BROWSE", "jobs", "COUNT", 1000).([]any) //nolint:forcetypeassert // the contract guarantees the type
+	for _, m := range page[1].([]any) {                                  //nolint:forcetypeassert // the same
+		one := kit.Mapped(r.t, m)
 		name, id := fmt.Sprint(one["unique"]), fmt.Sprint(one["id"])
 		if other := found[name]; other != "" {
 			r.t.Errorf("%s and %s are both in the queue, and %s", other, id, name)
@@ -156,7 +160,7 @@ func (r *uniqueRun) look(c *redis.Client, names int) {
 	}
 	for i := range names {
 		name := fmt.Sprint("u", i)
-		id := fmt.Sprint(do(r.t, c, "FILA.ENQUEUE", "jobs", name, "KEY", name, "UNIQUE", name))
+		id := fmt.Sprint(kit.Do(r.t, c, "FILA.ENQUEUE", "jobs", name, "KEY", name, "UNIQUE", name))
 		r.mu.Lock()
 		_, done := r.acked[id]
 		r.names[id] = name
@@ -170,14 +174,15 @@ func (r *uniqueRun) look(c *redis.Client, names int) {
 // TestNeverTwoUniqueOnesAfterAKill enqueues and works while the broker is killed: a unique id is
 // never of two messages, and free as soon as its message is acked.
 func TestNeverTwoUniqueOnesAfterAKill(t *testing.T) {
+	t.Parallel()
 	const names, producers, workers, kills = 30, 6, 6, 4
-	b := serve(t)
-	do(t, connect(t, b.Addr(), 3), "FILA.QUEUE", "CREATE", "jobs", "MAXATTEMPTS", 0)
+	b := kit.Serve(t)
+	kit.Do(t, kit.Connect(t, b.Addr(), 3), "FILA.QUEUE", "CREATE", "jobs", "MAXATTEMPTS", 0)
 	r := &uniqueRun{t: t, owners: map[string]string{}, acked: map[string]int64{}, names: map[string]string{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for i := range producers + workers {
-		c := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 2 + i%2, MaxRetries: -1, ReadTimeout: 3 * time.Second, PoolSize: 1})
+		c := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 2 + i%2, MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolSize: 1})
 		running.Go(func() {
 			defer func() { _ = c.Close() }()
 			if i < producers {
@@ -194,33 +199,27 @@ func TestNeverTwoUniqueOnesAfterAKill(t *testing.T) {
 	}
 	for range kills {
 		before := done()
-		for deadline := time.Now().Add(30 * time.Second); done() < before+200 && time.Now().Before(deadline); {
-			time.Sleep(time.Millisecond)
-		}
+		testkit.Eventually(t, "messages are acked", func() bool { return done() >= before+200 })
 		if err := b.Kill(); err != nil {
 			t.Error(err)
 		}
-		restart(t, b)
-		r.look(connect(t, b.Addr(), 3), names)
+		kit.Start(t, b)
+		r.look(kit.Connect(t, b.Addr(), 3), names)
 	}
 	cancel()
 	running.Wait()
-	if n := done(); n < kills*200 {
-		t.Errorf("only %d messages were acked", n)
-	}
-	c := connect(t, b.Addr(), 3)
+	c := kit.Connect(t, b.Addr(), 3)
 	r.look(c, names)
-	for deadline := time.Now().Add(patience); stats(t, c, "jobs")["ready"] != int64(0) || stats(t, c, "jobs")["leased"] != int64(0); {
+	testkit.Eventually(t, "the queue is empty", func() bool {
 		for _, d := range lease(t, c, "jobs", "COUNT", 100, "BLOCK", 100) {
-			do(t, c, "FILA.ACK", "jobs", d.receipt)
+			kit.Do(t, c, "FILA.ACK", "jobs", d.receipt)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the queue does not drain")
-		}
-	}
+		s := kit.Stats(t, c, "jobs")
+		return s["ready"] == int64(0) && s["leased"] == int64(0)
+	})
 	old := slices.Collect(maps.Keys(r.names))
 	for i := range names {
-		if id := fmt.Sprint(do(t, c, "FILA.ENQUEUE", "jobs", "x", "UNIQUE", fmt.Sprint("u", i))); slices.Contains(old, id) {
+		if id := fmt.Sprint(kit.Do(t, c, "FILA.ENQUEUE", "jobs", "x", "UNIQUE", fmt.Sprint("u", i))); slices.Contains(old, id) {
 			t.Errorf("u%d is answered with %s, and the queue was empty", i, id)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/proc"
 )
 
@@ -16,6 +17,7 @@ import (
 // replies, for messages of 16 MiB and ten thousand keys, and read nothing. The process stays below
 // 512 MiB, or 768 MiB in the plain build, where the C library keeps more of what RocksDB has freed.
 // A well-behaved client is served throughout; its latency depends on the machine and is only logged.
+// It is not parallel: it takes half a gigabyte of memory.
 func TestRepliesThatNobodyReadFillNoMemory(t *testing.T) {
 	const (
 		served = 50 // commands of the other client per kind of command
@@ -29,13 +31,13 @@ func TestRepliesThatNobodyReadFillNoMemory(t *testing.T) {
 	} else if plain {
 		residentMB = 768
 	}
-	b := serve(t)
-	admin := connect(t, b.Addr(), 2)
-	do(t, admin, "FILA.QUEUE", "CREATE", "large", "MAXATTEMPTS", 0)
-	do(t, admin, "FILA.QUEUE", "CREATE", "keys")
+	b := kit.Serve(t)
+	admin := kit.Connect(t, b.Addr(), 2)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "large", "MAXATTEMPTS", 0)
+	kit.Do(t, admin, "FILA.QUEUE", "CREATE", "keys")
 	var ids []string
 	for range 10 {
-		ids = append(ids, fmt.Sprint(do(t, admin, "FILA.ENQUEUE", "large", strings.Repeat("x", 16<<20))))
+		ids = append(ids, fmt.Sprint(kit.Do(t, admin, "FILA.ENQUEUE", "large", strings.Repeat("x", 16<<20))))
 	}
 	piped := admin.Pipeline()
 	for i := range keys {
@@ -62,7 +64,7 @@ func TestRepliesThatNobodyReadFillNoMemory(t *testing.T) {
 		var times []time.Duration
 		for len(times) < served {
 			began := time.Now()
-			do(t, admin, "FILA.STATS")
+			kit.Do(t, admin, "FILA.STATS")
 			times = append(times, time.Since(began))
 			time.Sleep(5 * time.Millisecond) // time for the broker to process the flood
 		}

@@ -4,6 +4,7 @@ package harness
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Broker struct {
 	dir  string
 	addr string
 	args []string
+	bare bool      // args are all arguments
+	sets string    // a command of a shell that comes first; "": the process is started directly
 	env  []string  // in addition to this process's environment
 	cmd  *exec.Cmd // nil while no process runs
 }
@@ -54,6 +57,17 @@ func (b *Broker) SetEnv(env ...string) { b.env = env }
 // SetBinary sets the program of the process. It applies from the next start.
 func (b *Broker) SetBinary(bin string) { b.bin = bin }
 
+// SetBare leaves out the arguments with the address and the data directory. They come from elsewhere then,
+// such as the configuration file fila.toml in Dir. It applies from the next start.
+func (b *Broker) SetBare() { b.bare = true }
+
+// SetShell starts the process from a shell, after a command like "ulimit -n 300" whose effects it inherits.
+// It applies from the next start.
+func (b *Broker) SetShell(command string) { b.sets = command }
+
+// Dir returns the working directory of the process.
+func (b *Broker) Dir() string { return b.dir }
+
 // Data returns the data directory.
 func (b *Broker) Data() string { return filepath.Join(b.dir, "data") }
 
@@ -70,8 +84,14 @@ func (b *Broker) Start() error {
 		return err
 	}
 	defer log.Close() // the child has its own
-	args := append([]string{"--server.listen_addr", b.addr, "--storage.path", b.Data()}, b.args...)
+	args := b.args
+	if !b.bare {
+		args = append([]string{"--server.listen_addr", b.addr, "--storage.path", b.Data()}, args...)
+	}
 	cmd := exec.Command(b.bin, args...)
+	if b.sets != "" {
+		cmd = exec.Command("sh", append([]string{"-c", b.sets + ` && exec "$@"`, "sh", b.bin}, args...)...)
+	}
 	cmd.Dir, cmd.Stderr, cmd.Env = b.dir, log, append(os.Environ(), b.env...)
 	if err := cmd.Start(); err != nil {
 		return err
@@ -86,6 +106,20 @@ func (b *Broker) PID() int {
 		return 0
 	}
 	return b.cmd.Process.Pid
+}
+
+// Alive reports whether the process runs.
+func (b *Broker) Alive() bool {
+	if b.cmd == nil {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
+	if err != nil {
+		return false
+	}
+	// Until it is waited for, a process that has exited is a zombie. Its name may contain parentheses.
+	_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
 // Ready waits until the broker serves commands: it listens and recovery has finished.
@@ -143,6 +177,24 @@ func (b *Broker) Signal(s os.Signal) error {
 		return nil
 	}
 	return b.cmd.Process.Signal(s)
+}
+
+// Wait waits until the process ends without being told to, and returns its exit code. If the context ends
+// first, Wait kills the process and returns an error.
+func (b *Broker) Wait(ctx context.Context) (code int, err error) {
+	if b.cmd == nil {
+		return 0, errors.New("no process to wait for")
+	}
+	cmd := b.cmd
+	b.cmd = nil
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended meanwhile
+	defer stop()
+	if err := cmd.Wait(); ctx.Err() != nil {
+		return 0, fmt.Errorf("the process did not end: %w", ctx.Err())
+	} else if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		return 0, err
+	}
+	return cmd.ProcessState.ExitCode(), nil
 }
 
 // Kill ends the process with SIGKILL, as a crash would, and waits for its exit.

@@ -49,13 +49,13 @@ func TestAReservedPortIsGivenToNoOther(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		t.Cleanup(func() { _ = l.Close() })
 		take(l.Addr().String())
 		c, err := net.Dial("tcp", server.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer c.Close()
+		t.Cleanup(func() { _ = c.Close() })
 		if seen[c.LocalAddr().String()] {
 			t.Fatalf("%s was given to a connection", c.LocalAddr())
 		}

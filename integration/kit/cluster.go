@@ -50,7 +50,7 @@ func ServeNodesIn(tb testing.TB, homes []string, args harness.Arguments) *Cluste
 }
 
 // leads is the log line of a node that has taken over.
-var leads = regexp.MustCompile(`"term":(\d+)[^\n]*"this node leads the cluster"`) //nolint:gochecknoglobals // a compiled constant
+var leads = regexp.MustCompile(`"term":(\d+)[^\n]*"this node leads the cluster"`)
 
 // Leader returns the node that has begun to lead last, by what the nodes log.
 func (c *Cluster) Leader() *harness.Node {

@@ -5,10 +5,12 @@ package kit
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -73,6 +75,16 @@ func Start(tb testing.TB, b *harness.Broker) {
 	Ready(tb, b)
 }
 
+// Launch starts a broker that answers nothing without TLS or a password, and waits until it logs that it
+// serves. It returns the fields of that line.
+func Launch(tb testing.TB, b *harness.Broker) (fields map[string]any) {
+	tb.Helper()
+	if err := b.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	return Logged(tb, b, "ready")
+}
+
 // Ready waits until a broker that was started serves.
 func Ready(tb testing.TB, b *harness.Broker) {
 	tb.Helper()
@@ -89,6 +101,73 @@ func Log(tb testing.TB, b *harness.Broker) string {
 		tb.Error(err)
 	}
 	return string(text)
+}
+
+// Logged waits until a running broker has logged a line with this message, and returns the fields of the
+// newest one. It fails the test if the broker has ended.
+func Logged(tb testing.TB, b *harness.Broker, message string) (fields map[string]any) {
+	tb.Helper()
+	testkit.Eventually(tb, fmt.Sprintf("%q is logged", message), func() bool {
+		ended := !b.Alive()
+		for text := range strings.Lines(Log(tb, b)) {
+			var line map[string]any
+			if json.Unmarshal([]byte(text), &line) == nil && line["message"] == message {
+				fields = line
+			}
+		}
+		if fields == nil && ended {
+			tb.Fatalf("the broker has ended without logging %q:\n%s", message, Log(tb, b))
+		}
+		return fields != nil
+	})
+	return fields
+}
+
+// Signal sends a signal to a running broker.
+func Signal(tb testing.TB, b *harness.Broker, s os.Signal) {
+	tb.Helper()
+	if err := b.Signal(s); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Kill ends a broker as a crash would.
+func Kill(tb testing.TB, b *harness.Broker) {
+	tb.Helper()
+	if err := b.Kill(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Stop stops a broker in order.
+func Stop(tb testing.TB, b *harness.Broker) {
+	tb.Helper()
+	if err := b.Stop(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Exit waits until a broker ends without being told to by the harness, and returns its exit code.
+func Exit(tb testing.TB, b *harness.Broker) (code int) {
+	tb.Helper()
+	code, err := b.Wait(testkit.Context(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return code
+}
+
+// Run runs the binary with a subcommand or arguments with which it does not start. It returns what it
+// prints and its exit code.
+func Run(tb testing.TB, args ...string) (out string, code int) {
+	tb.Helper()
+	cmd := exec.CommandContext(testkit.Context(tb), Binary(tb), args...)
+	cmd.Dir = tb.TempDir()
+	text, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 {
+		tb.Fatalf("fila %s: %v: %s", strings.Join(args, " "), err, text)
+	}
+	return strings.TrimSpace(string(text)), cmd.ProcessState.ExitCode()
 }
 
 // ends sees to the end of a broker, after that of the test.
@@ -171,12 +250,20 @@ func Stats(tb testing.TB, c Doer, queue string) map[string]any {
 	return Mapped(tb, Do(tb, c, "FILA.STATS", queue))
 }
 
-// WantStats waits until the statistics of a queue have these values.
+// WantStats waits until the statistics of a queue have these values. A broker that is starting, or a cluster
+// in which another node is taking over, may refuse until then.
 func WantStats(tb testing.TB, c Doer, queue string, want map[string]int64) {
 	tb.Helper()
 	testkit.EventuallyEqual(tb, "the statistics of "+queue, want, func() map[string]int64 {
 		got := map[string]int64{}
-		for name, value := range Stats(tb, c, queue) {
+		reply, err := c.Do(tb.Context(), "FILA.STATS", queue).Result()
+		if err != nil && strings.HasPrefix(err.Error(), "LOADING ") {
+			return nil
+		}
+		if err != nil {
+			tb.Fatalf("the statistics of %s: %v", queue, err)
+		}
+		for name, value := range Mapped(tb, reply) {
 			if _, wanted := want[name]; wanted {
 				got[name], _ = value.(int64)
 			}
