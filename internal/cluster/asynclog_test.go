@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // gatedLog is a log in memory whose writes wait for a gate, and fail as it says.
@@ -168,7 +170,7 @@ func TestEntriesThatCannotBeWrittenStayAndAreTriedAgain(t *testing.T) {
 		t.Errorf("it is %+v, %v", e, err)
 	}
 	disk.gate <- nil
-	until(t, "space", func() bool { return l.onDisk.Load() == 1 })
+	testkit.Eventually(t, "space", func() bool { return l.onDisk.Load() == 1 })
 	if err := l.await(1); err != nil {
 		t.Error(err)
 	}
@@ -243,11 +245,11 @@ func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.election = time.Second
 	commits, results := c.onDemand()
-	leader := c.leads()
+	leader := c.leader()
 	release := c.nodes[leader].files.hold()
 	defer release()
 	commits <- "held"
-	until(t, "the entry on all nodes", func() bool {
+	testkit.Eventually(t, "the entry on all nodes", func() bool {
 		last := c.nodes[leader].node.Status().Last
 		for _, r := range c.nodes {
 			if s := r.node.Status(); s.Last != last || r.node.async.onDisk.Load() != last && r != c.nodes[leader] {
@@ -283,15 +285,15 @@ func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 		progress := func() {
 			t.Helper()
 			before := done.Load()
-			until(t, "progress", func() bool { return done.Load() > before+20 })
+			testkit.Eventually(t, "progress", func() bool { return done.Load() > before+20 })
 		}
 		progress()
-		full := c.leads()
+		full := c.leader()
 		c.nodes[full].files.fail(syscall.ENOSPC, after)
-		until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != full })
+		testkit.Eventually(t, "another leader", func() bool { l := c.leads(); return l != "" && l != full })
 		progress()
 		c.nodes[full].files.fail(nil, 0)
-		until(t, "space", func() bool { return c.nodes[full].node.Status().Writable })
+		testkit.Eventually(t, "space", func() bool { return c.nodes[full].node.Status().Writable })
 		progress()
 		quiet.Store(true)
 		c.equal()
@@ -303,18 +305,18 @@ func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 func TestNoSnapshotIsTakenWhileAnEntryWaitsForTheDisk(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	commits, results := c.onDemand()
-	full := c.leads()
+	full := c.leader()
 	r := c.nodes[full]
 	release := r.files.hold()
 	last := r.node.raft.LastIndex()
 	commits <- "waits"
-	until(t, "a majority has the entry", func() bool { return r.node.raft.CommitIndex() > last })
+	testkit.Eventually(t, "a majority has the entry", func() bool { return r.node.raft.CommitIndex() > last })
 	r.files.fail(syscall.ENOSPC, 0)
 	release()
 	if err := <-results; err == nil {
 		t.Fatal("a batch was confirmed that is not on disk")
 	}
-	until(t, "the entry waits", r.node.fsm.refuses.Load)
+	testkit.Eventually(t, "the entry waits", r.node.fsm.refuses.Load)
 	if err := r.node.raft.Snapshot().Error(); err == nil {
 		t.Error("a snapshot was taken")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -19,7 +20,7 @@ func (c *trial) heard() {
 	c.t.Helper()
 	for of := range c.nodes {
 		for id := range c.nodes {
-			until(c.t, of+" hearing of "+id, func() bool {
+			testkit.Eventually(c.t, of+" hearing of "+id, func() bool {
 				m := c.member(of, id)
 				_, known := c.nodes[of].node.LeaderMember()
 				return known && m.Heard >= 0 && m.Refusal == "" && m.Applied > 0
@@ -53,7 +54,7 @@ func refused(t *testing.T, err error, parts ...string) {
 func (c *trial) ended(id string) error {
 	c.t.Helper()
 	r := c.nodes[id]
-	until(c.t, "the end of "+id, func() bool { return len(r.done) > 0 })
+	testkit.Eventually(c.t, "the end of "+id, func() bool { return len(r.done) > 0 })
 	c.net.listens(id, "")
 	if err := r.port.Close(); err != nil {
 		c.t.Error(err)
@@ -66,7 +67,7 @@ func (c *trial) ended(id string) error {
 // machine with little time it may change.
 func (c *trial) verified() (v *Verification) {
 	c.t.Helper()
-	until(c.t, "a comparison", func() (done bool) {
+	testkit.Eventually(c.t, "a comparison", func() (done bool) {
 		for _, r := range c.nodes {
 			var err error
 			if r.node == nil {
@@ -87,49 +88,49 @@ func ring(id string) string { return map[string]string{"a": "b", "b": "c", "c": 
 func TestLeadershipIsHandedOverToTheNodeThatIsNamed(t *testing.T) {
 	c, done := serving(t, "a", "b", "c")
 	for range 3 {
-		old := c.leads()
-		to, asked := ring(old), ring(ring(old)) // asked by the third
-		until(t, to+" leading", func() bool {   // on a machine with little time the leader may change by itself
+		old := c.leader()
+		to, asked := ring(old), ring(ring(old))            // asked by the third
+		testkit.Eventually(t, to+" leading", func() bool { // on a machine with little time the leader may change by itself
 			if now := c.leads(); now != "" && now != to {
 				_ = c.nodes[asked].node.Transfer(t.Context(), to)
 			}
 			return c.leads() == to
 		})
 		before := done.Load()
-		until(t, "batches of the next leader", func() bool { return done.Load() > before+5 })
+		testkit.Eventually(t, "batches of the next leader", func() bool { return done.Load() > before+5 })
 		c.heard()
 	}
-	old := c.leads()
+	old := c.leader()
 	if err := c.nodes[old].node.Transfer(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != old })
+	testkit.Eventually(t, "another leader", func() bool { l := c.leads(); return l != "" && l != old })
 }
 
 func TestATransferThatCannotSucceedChangesNothing(t *testing.T) {
 	c, done := serving(t, "a", "b", "c")
-	leader := c.leads()
+	leader := c.leader()
 	n := c.nodes[leader].node
 	refused(t, n.Transfer(t.Context(), leader), "leads already")
 	refused(t, n.Transfer(t.Context(), "x"), "no member", `"x"`, "[a b c]")
 	full := ring(leader)
 	c.nodes[full].store.setRefuse(storage.ErrFull)
 	before := done.Load()
-	until(t, "a store that refuses writes", func() bool { return done.Load() > before+5 && !c.member(leader, full).Writable })
+	testkit.Eventually(t, "a store that refuses writes", func() bool { return done.Load() > before+5 && !c.member(leader, full).Writable })
 	refused(t, n.Transfer(t.Context(), full), "takes no writes")
 	c.nodes[full].store.setRefuse(nil)
 	off := ring(full)
 	c.net.isolate(off, true)
-	until(t, "a node that does not answer", func() bool { return c.member(leader, off).Refusal != "" })
+	testkit.Eventually(t, "a node that does not answer", func() bool { return c.member(leader, off).Refusal != "" })
 	refused(t, n.Transfer(t.Context(), off), "does not answer")
 	before = done.Load()
-	until(t, "batches", func() bool { return done.Load() > before+5 })
+	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+5 })
 	c.net.isolate(off, false)
 }
 
 func TestANodeThatIsRemovedEndsAndComesBackEmptyOnly(t *testing.T) {
 	c, done := serving(t, "a", "b", "c")
-	leader := c.leads()
+	leader := c.leader()
 	gone, asked := ring(leader), ring(ring(leader))
 	refused(t, c.nodes[asked].node.Remove(t.Context(), leader), "leads", "TRANSFER")
 	refused(t, c.nodes[asked].node.Remove(t.Context(), "x"), "no member")
@@ -138,7 +139,7 @@ func TestANodeThatIsRemovedEndsAndComesBackEmptyOnly(t *testing.T) {
 	}
 	refused(t, c.ended(gone), "was removed", "empty its storage.path and cluster.path")
 	before := done.Load()
-	until(t, "batches of the two that are left", func() bool { return done.Load() > before+20 })
+	testkit.Eventually(t, "batches of the two that are left", func() bool { return done.Load() > before+20 })
 	c.wipe(gone)
 	c.start(gone)
 	c.formed()
@@ -147,17 +148,17 @@ func TestANodeThatIsRemovedEndsAndComesBackEmptyOnly(t *testing.T) {
 
 func TestAVoterIsNotRemovedWhenTheOthersWereNoMajority(t *testing.T) {
 	c, done := serving(t, "a", "b", "c")
-	leader := c.leads()
+	leader := c.leader()
 	off, wanted := ring(leader), ring(ring(leader))
 	c.net.isolate(off, true)
-	until(t, "silence of "+off, func() bool { return c.member(leader, off).Refusal != "" })
+	testkit.Eventually(t, "silence of "+off, func() bool { return c.member(leader, off).Refusal != "" })
 	refused(t, c.nodes[leader].node.Remove(t.Context(), wanted), "1 of 2 voters would answer")
 	// The one that does not answer may go.
 	if err := c.nodes[leader].node.Remove(t.Context(), off); err != nil {
 		t.Fatal(err)
 	}
 	before := done.Load()
-	until(t, "batches", func() bool { return done.Load() > before+5 })
+	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+5 })
 }
 
 func TestWithoutALeaderNothingIsChanged(t *testing.T) {
@@ -184,7 +185,7 @@ func TestStoresThatAreEqualAreFoundToBe(t *testing.T) {
 			}
 		}
 		before := done.Load()
-		until(t, "batches", func() bool { return done.Load() > before+5 })
+		testkit.Eventually(t, "batches", func() bool { return done.Load() > before+5 })
 	}
 	for id, r := range c.nodes {
 		if n := len(r.node.fsm.digests.all); n != digestsMax {
@@ -198,7 +199,7 @@ func TestANodeWhoseStoreDiffersEndsAndDoesNotStartAgain(t *testing.T) {
 	for name, choose := range map[string]func(leader string) string{"a follower": ring, "the leader": func(l string) string { return l }} {
 		t.Run(name, func(t *testing.T) {
 			c, done := serving(t, "a", "b", "c")
-			wrong := choose(c.leads())
+			wrong := choose(c.leader())
 			c.with(wrong, "that no other node has")
 			v := c.verified()
 			for _, n := range v.Nodes {
@@ -219,7 +220,7 @@ func TestANodeWhoseStoreDiffersEndsAndDoesNotStartAgain(t *testing.T) {
 
 func TestANodeThatWasDownHasNoDigest(t *testing.T) {
 	c, _ := serving(t, "a", "b", "c")
-	leader := c.leads()
+	leader := c.leader()
 	down := ring(leader)
 	c.kill(down)
 	v := c.verified()
@@ -234,9 +235,9 @@ func TestANodeThatWasDownHasNoDigest(t *testing.T) {
 
 func TestANodeWhoseStoreTakesNoWritesDoesNotHoldUpAComparison(t *testing.T) {
 	c, _ := serving(t, "a", "b", "c")
-	full := ring(c.leads())
+	full := ring(c.leader())
 	c.nodes[full].store.setRefuse(storage.ErrFull)
-	until(t, "a write that is refused", func() bool { return !c.nodes[full].node.Status().Writable })
+	testkit.Eventually(t, "a write that is refused", func() bool { return !c.nodes[full].node.Status().Writable })
 	for _, n := range c.verified().Nodes {
 		want := map[bool]string{true: VerifiedUnknown, false: VerifiedEqual}[n.Node == full]
 		if n.Result != want || strings.Contains(n.Trouble, "has not come to entry") != (n.Node == full) {
@@ -279,13 +280,13 @@ func written(contents string) (keys []string) {
 // What the log has is applied before the store leaves, and a second call finds nothing to do.
 func TestANodeLeavesItsClusterWithEverything(t *testing.T) {
 	c, done := serving(t, "a", "b", "c")
-	leader := c.leads()
+	leader := c.leader()
 	early := filepath.Join(t.TempDir(), "early")
 	if err := c.nodes[leader].store.Checkpoint(early); err != nil {
 		t.Fatal(err)
 	}
 	before := done.Load()
-	until(t, "batches", func() bool { return done.Load() > before+50 })
+	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+50 })
 	for id := range c.nodes {
 		c.kill(id)
 	}
@@ -329,8 +330,8 @@ func TestANodeLeavesItsClusterWithEverything(t *testing.T) {
 
 func TestOneNodeOfALostMajorityBecomesACluster(t *testing.T) {
 	c, done := serving(t, "a", "b", "c")
-	until(t, "batches", func() bool { return done.Load() > 50 })
-	survivor := ring(c.leads())
+	testkit.Eventually(t, "batches", func() bool { return done.Load() > 50 })
+	survivor := ring(c.leader())
 	for id := range c.nodes {
 		c.kill(id)
 	}
@@ -347,11 +348,11 @@ func TestOneNodeOfALostMajorityBecomesACluster(t *testing.T) {
 	}
 	before := done.Load()
 	c.start(survivor)
-	until(t, "batches of one node alone", func() bool { return done.Load() > before+5 })
+	testkit.Eventually(t, "batches of one node alone", func() bool { return done.Load() > before+5 })
 	// A node of the old cluster is refused, and joins when it is empty.
 	other := ring(survivor)
 	c.start(other)
-	until(t, "the refusal of "+other, func() bool {
+	testkit.Eventually(t, "the refusal of "+other, func() bool {
 		return strings.Contains(c.member(other, survivor).Refusal, "formed apart") && len(c.nodes[survivor].node.members()) == 1
 	})
 	c.kill(other)
@@ -370,7 +371,7 @@ func TestOneNodeOfALostMajorityBecomesACluster(t *testing.T) {
 func (c *trial) equalAfter(done *atomic.Int64) {
 	c.t.Helper()
 	before := done.Load()
-	until(c.t, "batches", func() bool { return done.Load() > before+5 })
+	testkit.Eventually(c.t, "batches", func() bool { return done.Load() > before+5 })
 	v := c.verified()
 	for _, n := range v.Nodes {
 		if n.Result != VerifiedEqual {

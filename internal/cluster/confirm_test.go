@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -98,7 +99,7 @@ func TestWithoutAMajorityAConfirmationWaits(t *testing.T) {
 	c := leaderOf(t, f)
 	done := make(chan error)
 	go func() { done <- c.confirm(context.Background()) }()
-	until(t, "questions asked again", func() bool { return f.questions() > 6 })
+	testkit.Eventually(t, "questions asked again", func() bool { return f.questions() > 6 })
 	select {
 	case err := <-done:
 		t.Fatalf("confirmed by voters that may still vote for another: %v", err)
@@ -124,8 +125,8 @@ func TestAnAnswerServesOnlyTheCallsBeforeItsQuestion(t *testing.T) {
 	c := leaderOf(t, f)
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- c.confirm(context.Background()) }()
-	until(t, "the first question", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.asked > 0 })
-	until(t, "the answer of b is ready", func() bool {
+	testkit.Eventually(t, "the first question", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return f.asked > 0 })
+	testkit.Eventually(t, "the answer of b is ready", func() bool {
 		select {
 		case <-gate:
 			return true
@@ -137,7 +138,7 @@ func TestAnAnswerServesOnlyTheCallsBeforeItsQuestion(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() { second <- c.confirm(context.Background()) }()
-	until(t, "the second round", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.round == 2 })
+	testkit.Eventually(t, "the second round", func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.round == 2 })
 	select {
 	case err := <-second:
 		t.Fatalf("confirmed by the answer to an earlier question: %v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -30,7 +31,7 @@ func (c *trial) with(id, key string) {
 // troubled waits until a node says why it does not become a member.
 func (c *trial) troubled(id string, parts ...string) {
 	c.t.Helper()
-	until(c.t, id+" saying "+strings.Join(parts, ", "), func() bool {
+	testkit.Eventually(c.t, id+" saying "+strings.Join(parts, ", "), func() bool {
 		text := c.nodes[id].node.Status().Trouble
 		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(text, p) })
 	})
@@ -43,7 +44,7 @@ func (c *trial) path(id string, parts ...string) string {
 // everywhere waits until all stores have a record.
 func (c *trial) everywhere(key string) {
 	c.t.Helper()
-	until(c.t, key+" on all nodes", func() bool {
+	testkit.Eventually(c.t, key+" on all nodes", func() bool {
 		for _, r := range c.nodes {
 			if !has(r.store, key) {
 				return false
@@ -179,7 +180,7 @@ func TestACopyThatArrivedBeforeACrashIsComplete(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.startAll()
 	c.formed()
-	leader := c.leads()
+	leader := c.leader()
 	behind := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
 	c.end(behind)
 	r := c.nodes[leader].node.raft
@@ -201,7 +202,7 @@ func TestACopyThatArrivedBeforeACrashIsComplete(t *testing.T) {
 	if err := r.Barrier(0).Error(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "an entry behind the copy", func() bool { return c.nodes[behind].node.Status().Last > meta.Index })
+	testkit.Eventually(t, "an entry behind the copy", func() bool { return c.nodes[behind].node.Status().Last > meta.Index })
 	c.equal()
 }
 
@@ -272,7 +273,7 @@ func TestAStoreThatHasLostEntriesIsRefused(t *testing.T) {
 	c.startAll()
 	c.formed()
 	id := "a"
-	until(t, "a snapshot", func() bool { return c.nodes[id].node.snaps.newest() != nil })
+	testkit.Eventually(t, "a snapshot", func() bool { return c.nodes[id].node.snaps.newest() != nil })
 	c.end(id)
 	meta := *c.mustReadMeta(id)
 	meta.Applied = 1_000_000
@@ -309,7 +310,7 @@ func TestANameIsNotGivenTwice(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.startAll()
 	c.formed()
-	leader := c.leads()
+	leader := c.leader()
 	twin := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
 	twinNet, more := newNetwork(t, "twin")
 	elsewhere := slices.Clone(c.peers)
@@ -334,7 +335,7 @@ func TestANameIsNotGivenTwice(t *testing.T) {
 		done := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { done <- n.Run(ctx) }()
-		until(t, "a refusal "+name, func() bool { return strings.Contains(n.Status().Trouble, "two nodes have the name "+twin) })
+		testkit.Eventually(t, "a refusal "+name, func() bool { return strings.Contains(n.Status().Trouble, "two nodes have the name "+twin) })
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -351,7 +352,7 @@ func TestANodeThatHasMovedIsFound(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.startAll()
 	c.formed()
-	moved := map[string]string{"a": "b", "b": "c", "c": "a"}[c.leads()]
+	moved := map[string]string{"a": "b", "b": "c", "c": "a"}[c.leader()]
 	c.end(moved)
 	next, more := newNetwork(t, moved)
 	peers := slices.Clone(c.peers)
@@ -365,7 +366,7 @@ func TestANodeThatHasMovedIsFound(t *testing.T) {
 	}
 	next.listens(moved, c.nodes[moved].port.Addr().String())
 	c.net.listens(moved, "") // nothing is at the old address
-	until(t, "the new address", func() bool {
+	testkit.Eventually(t, "the new address", func() bool {
 		for _, p := range c.nodes[moved].node.voters() {
 			if p.ID == moved && p.Addr == more[0].Addr {
 				return true
@@ -382,7 +383,7 @@ func TestACopyOfANodeIsRefused(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.startAll()
 	c.formed()
-	leader := c.leads()
+	leader := c.leader()
 	twin := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
 	c.end(twin)
 	dir := t.TempDir()
@@ -416,7 +417,7 @@ func TestACopyOfANodeIsRefused(t *testing.T) {
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- n.Run(ctx) }()
-	until(t, "a copy that is a member by what it has", func() bool { return n.Status().State != "entering" && len(n.members()) == 3 })
+	testkit.Eventually(t, "a copy that is a member by what it has", func() bool { return n.Status().State != "entering" && len(n.members()) == 3 })
 	const want = "two nodes have the name"
 	for _, p := range c.peers {
 		if p.ID == twin {

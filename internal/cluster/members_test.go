@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -61,13 +62,23 @@ func choosing(t *testing.T, voters int, nodes ...string) (c *trial, done *atomic
 	c, done = newTrial(t, nodes...), new(atomic.Int64)
 	c.work = c.recording(done)
 	c.startAll()
-	until(t, "a leader with its voters", func() bool { return c.first() != "" && len(c.votes()) == voters })
+	testkit.Eventually(t, "a leader with its voters", func() bool { return len(c.votes()) == voters })
 	c.heard()
 	return c, done
 }
 
-// first returns the node that leads in the newest term, "" if none does.
+// first waits until a node leads, and returns the one that leads in the newest term.
 func (c *trial) first() (leader string) {
+	c.t.Helper()
+	testkit.Eventually(c.t, "a node leads", func() bool {
+		leader = c.newest()
+		return leader != ""
+	})
+	return leader
+}
+
+// newest returns the node that leads in the newest term, "" if none does.
+func (c *trial) newest() (leader string) {
 	term := uint64(0)
 	for id, r := range c.nodes {
 		if r.node == nil {
@@ -82,11 +93,7 @@ func (c *trial) first() (leader string) {
 
 // votes returns the voters as the leader knows them, in order.
 func (c *trial) votes() (ids []string) {
-	leader := c.first()
-	if leader == "" {
-		return nil
-	}
-	for _, p := range c.nodes[leader].node.voters() {
+	for _, p := range c.nodes[c.first()].node.voters() {
 		ids = append(ids, p.ID)
 	}
 	slices.Sort(ids)
@@ -116,12 +123,8 @@ func (c *trial) follower() string {
 func (c *trial) operated(what string, do func(*Node) error) {
 	c.t.Helper()
 	var err error
-	until(c.t, what, func() bool {
-		leader := c.first()
-		if leader == "" {
-			return false
-		}
-		if err = do(c.nodes[leader].node); err != nil {
+	testkit.Eventually(c.t, what, func() bool {
+		if err = do(c.nodes[c.first()].node); err != nil {
 			c.t.Logf("%s: %v", what, err)
 		}
 		return err == nil
@@ -144,7 +147,7 @@ func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 	progress := func(n int64) {
 		t.Helper()
 		before := done.Load()
-		until(t, "batches", func() bool { return done.Load() > before+n })
+		testkit.Eventually(t, "batches", func() bool { return done.Load() > before+n })
 	}
 	progress(5)
 	refused(t, c.nodes[c.first()].node.Transfer(ctx, named), "does not vote")
@@ -168,14 +171,14 @@ func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 	c.end(named)
 	c.wipe(named)
 	c.start(named)
-	until(t, "a copy of the data", func() bool { return c.nodes[named].node.applied() > 0 })
+	testkit.Eventually(t, "a copy of the data", func() bool { return c.nodes[named].node.applied() > 0 })
 	progress(200)
 	if m := c.member(c.first(), named); m.Voter || !m.Learner {
 		t.Errorf("a learner that has lost its disk: %+v", m)
 	}
 	for range 2 {
 		c.operated("the vote of "+named, func(n *Node) error { return n.Voter(ctx, named) })
-		until(t, named+" voting", func() bool { return slices.Contains(c.votes(), named) && len(c.votes()) == 3 })
+		testkit.Eventually(t, named+" voting", func() bool { return slices.Contains(c.votes(), named) && len(c.votes()) == 3 })
 	}
 	c.wipe(lost)
 }
@@ -210,7 +213,7 @@ func TestALearnerIsRefusedWhereTheOthersWereNoMajority(t *testing.T) {
 		c.kill(id)
 	}
 	n := c.nodes[leader].node
-	until(t, "two that do not answer", func() bool { return c.member(leader, off[1]).Refusal != "" && c.member(leader, off[2]).Refusal != "" })
+	testkit.Eventually(t, "two that do not answer", func() bool { return c.member(leader, off[1]).Refusal != "" && c.member(leader, off[2]).Refusal != "" })
 	refused(t, n.Learner(t.Context(), wanted), "2 of 4 voters would answer", "no majority")
 	// Of five, two may be learners.
 	for _, id := range off[1:3] {
@@ -235,11 +238,11 @@ func TestALeaderThatIsToBeALearnerHandsOver(t *testing.T) {
 	if err := c.setLearner(t.Context(), old, true); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "another leader and three voters without "+old, func() bool {
+	testkit.Eventually(t, "another leader and three voters without "+old, func() bool {
 		return c.first() != old && len(c.votes()) == 3 && !slices.Contains(c.votes(), old)
 	})
 	before := done.Load()
-	until(t, "batches", func() bool { return done.Load() > before+20 })
+	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+20 })
 	if s := c.nodes[old].node.Status(); s.State != "follower" {
 		t.Errorf("the learner is a %s", s.State)
 	}
@@ -268,11 +271,11 @@ func TestANodeThatIsNotNeededIsNotMadeAVoter(t *testing.T) {
 	c.start(spare)
 	lost := c.follower()
 	if err := c.nodes[c.first()].node.Learner(t.Context(), lost); err != nil {
-		until(t, "the spare node", func() bool { err = c.nodes[c.first()].node.Learner(t.Context(), lost); return err == nil })
+		testkit.Eventually(t, "the spare node", func() bool { err = c.nodes[c.first()].node.Learner(t.Context(), lost); return err == nil })
 	}
-	until(t, "the vote of "+spare, func() bool { return slices.Contains(c.votes(), spare) })
+	testkit.Eventually(t, "the vote of "+spare, func() bool { return slices.Contains(c.votes(), spare) })
 	before := done.Load()
-	until(t, "batches", func() bool { return done.Load() > before+20 })
+	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+20 })
 }
 
 func TestWithoutALeaderNoNodeIsMadeALearner(t *testing.T) {

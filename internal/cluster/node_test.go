@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/hashicorp/raft-wal/fs"
 	"github.com/rs/zerolog"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -365,34 +367,60 @@ func (c *trial) leads() string {
 // formed waits until all nodes vote.
 func (c *trial) formed() {
 	c.t.Helper()
-	until(c.t, "a leader with all voters", func() bool { return c.leads() != "" })
+	testkit.Eventually(c.t, "a leader with all voters", func() bool { return c.leads() != "" })
+}
+
+// leader waits until a node leads, and returns it.
+func (c *trial) leader() string {
+	c.t.Helper()
+	leader := ""
+	testkit.Eventually(c.t, "a node leads", func() bool {
+		leader = c.leads()
+		return leader != ""
+	})
+	return leader
+}
+
+// applied returns the last entry that all nodes have applied; false if they differ.
+func (c *trial) applied() (index uint64, same bool) {
+	index = c.nodes[c.peers[0].ID].node.Status().Applied
+	for _, r := range c.nodes {
+		if r.node.Status().Applied != index {
+			return 0, false
+		}
+	}
+	return index, true
 }
 
 // equal waits until all stores have the same entries, and fails unless they are equal.
 func (c *trial) equal() {
 	c.t.Helper()
-	leader := c.nodes[c.leads()].node
+	leader := c.nodes[c.leader()].node
 	before := leader.raft.LastIndex()
-	until(c.t, "an entry under way", func() bool { return leader.raft.AppliedIndex() >= before })
+	testkit.Eventually(c.t, "what was under way is applied", func() bool { return leader.raft.AppliedIndex() >= before })
 	var applied uint64
-	until(c.t, "equal indexes", func() bool {
-		var at []uint64
-		for _, r := range c.nodes {
-			s := r.node.Status()
-			at = append(at, s.Applied)
+	contents := map[string]string{}
+	testkit.Eventually(c.t, "all nodes have applied the same entries", func() bool {
+		var same bool
+		if applied, same = c.applied(); !same {
+			return false
 		}
-		applied = at[0]
-		for _, a := range at {
-			if a != at[0] {
-				return false
-			}
+		for id, r := range c.nodes {
+			contents[id] = r.store.contents(c.t)
 		}
-		return true
+		now, same := c.applied() // a leader that is new may commit at any time
+		return same && now == applied
 	})
-	want := c.nodes[c.peers[0].ID].store.contents(c.t)
-	for id, r := range c.nodes {
-		if got := r.store.contents(c.t); got != want {
-			c.t.Errorf("at entry %d %s has\n%s\nand %s\n%s", applied, id, got, c.peers[0].ID, want)
+	first := c.peers[0].ID
+	want := strings.Split(contents[first], "\n")
+	for id := range c.nodes {
+		got := strings.Split(contents[id], "\n")
+		for i := range max(len(got), len(want)) {
+			if i >= len(got) || i >= len(want) || got[i] != want[i] {
+				c.t.Errorf("at entry %d %s has %d records and %s %d; the first that differ are %.300q and %.300q",
+					applied, id, len(got)-1, first, len(want)-1, got[min(i, len(got)):min(i+1, len(got))], want[min(i, len(want)):min(i+1, len(want))])
+				break
+			}
 		}
 	}
 }
@@ -425,7 +453,7 @@ func TestThreeEmptyNodesFormACluster(t *testing.T) {
 	c.mu.Unlock()
 	c.startAll()
 	c.formed()
-	until(t, "a batch", func() bool { return c.nodes[c.leads()].node.Status().Applied > 0 })
+	testkit.Eventually(t, "a batch", func() bool { return c.nodes[c.leader()].node.Status().Applied > 0 })
 	c.equal()
 }
 
@@ -490,7 +518,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 	for round := range 12 {
 		id := c.peers[rng.IntN(3)].ID
 		if rng.IntN(2) == 0 {
-			id = c.leads()
+			id = c.leader()
 		}
 		switch round % 4 {
 		case 0:
@@ -499,7 +527,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		case 1:
 			c.net.isolate(id, true)
 			before := count()
-			until(t, "progress of the others", func() bool { return count() > before+20 })
+			testkit.Eventually(t, "progress of the others", func() bool { return count() > before+20 })
 			c.net.isolate(id, false)
 		case 2:
 			c.end(id)
@@ -508,11 +536,11 @@ func TestNothingAcknowledgedIsLost(t *testing.T) {
 		case 3:
 			c.end(id)
 			before := count()
-			until(t, "progress of the others", func() bool { return count() > before+20 })
+			testkit.Eventually(t, "progress of the others", func() bool { return count() > before+20 })
 			c.start(id)
 		}
 		before := count()
-		until(t, "progress", func() bool { return count() > before+20 })
+		testkit.Eventually(t, "progress", func() bool { return count() > before+20 })
 		c.formed()
 	}
 	mu.Lock()
@@ -541,18 +569,18 @@ func TestALeaderWhoseStoreRefusesWritesHandsOver(t *testing.T) {
 	progress := func() {
 		t.Helper()
 		before := done.Load()
-		until(t, "progress", func() bool { return done.Load() > before+20 })
+		testkit.Eventually(t, "progress", func() bool { return done.Load() > before+20 })
 	}
 	progress()
-	full := c.leads()
+	full := c.leader()
 	c.nodes[full].store.setRefuse(storage.ErrFull)
-	until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != full })
+	testkit.Eventually(t, "another leader", func() bool { l := c.leads(); return l != "" && l != full })
 	progress()
 	if s := c.nodes[full].node.Status(); s.Writable {
 		t.Errorf("it says that it is writable: %+v", s)
 	}
 	c.nodes[full].store.setRefuse(nil)
-	until(t, "the store to catch up", func() bool {
+	testkit.Eventually(t, "the store to catch up", func() bool {
 		s, l := c.nodes[full].node.Status(), c.leads()
 		return l != "" && s.Writable && s.Applied+50 > c.nodes[l].node.Status().Applied
 	})
@@ -603,7 +631,7 @@ func TestTheLogIsBoundedAndANodeThatIsFarBehindCatchesUp(t *testing.T) {
 	c.end(behind)
 	const most = 2 * 4 << 20 // twice LogBytes
 	before := done.Load()
-	until(t, "16 MiB of entries", func() bool {
+	testkit.Eventually(t, "16 MiB of entries", func() bool {
 		for id, r := range c.nodes {
 			if r.node == nil || r.node.Status().State == "entering" {
 				continue
@@ -616,7 +644,7 @@ func TestTheLogIsBoundedAndANodeThatIsFarBehindCatchesUp(t *testing.T) {
 	})
 	c.start(behind)
 	c.formed()
-	until(t, "the node to catch up", func() bool {
+	testkit.Eventually(t, "the node to catch up", func() bool {
 		l := c.leads()
 		return l != "" && c.nodes[behind].node.Status().Last+20 > c.nodes[l].node.Status().Last
 	})

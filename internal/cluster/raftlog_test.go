@@ -17,6 +17,8 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/types"
 	"github.com/rs/zerolog"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // faultyFiles are files that fail on request. after is how many more changes succeed.
@@ -149,20 +151,6 @@ func wantEntries(t *testing.T, l *raftLog, last uint64) {
 	}
 }
 
-// patience is when a condition is taken never to come about: far beyond what it takes on a busy
-// machine, where elections may follow each other for a while.
-const patience = 2 * time.Minute
-
-// until polls a condition that another goroutine brings about.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain: " + what)
-		}
-	}
-}
-
 // A full disk may show at any change of a file: in the middle of an append, when it is synced, or when
 // a segment is full and the next one is made in the background.
 func TestTheLogGoesOnAfterAFullDiskWhereverItShows(t *testing.T) {
@@ -191,7 +179,7 @@ func TestTheLogGoesOnAfterAFullDiskWhereverItShows(t *testing.T) {
 			t.Fatal("the log does not say that the disk is full")
 		}
 		files.fail(nil, 0)
-		until(t, "space", func() bool { return !l.Full() })
+		testkit.Eventually(t, "space", func() bool { return !l.Full() })
 		wantEntries(t, l, last)
 		for range 100 {
 			last++
@@ -222,7 +210,7 @@ func TestAnEntryThatWasRefusedDoesNotComeBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	files.fail(nil, 0)
-	until(t, "space", func() bool { return !l.Full() })
+	testkit.Eventually(t, "space", func() bool { return !l.Full() })
 	wantEntries(t, l, 3)
 	if err := l.StoreLog(logEntry(4)); err != nil {
 		t.Fatal(err)
@@ -257,7 +245,7 @@ func TestLargeEntriesAreRefusedTogether(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		until(t, "space", func() bool { return !l.Full() })
+		testkit.Eventually(t, "space", func() bool { return !l.Full() })
 		wantEntries(t, l, 3)
 		if err := l.StoreLogs(large(4, "s")); err != nil {
 			t.Fatalf("after %d changes: %v", after, err)

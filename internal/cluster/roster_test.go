@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -15,7 +16,7 @@ import (
 // from the log whom it belongs with, so member waits until the other one is listed.
 func (c *trial) member(of, id string) (known Member) {
 	c.t.Helper()
-	until(c.t, of+" listing "+id, func() bool {
+	testkit.Eventually(c.t, of+" listing "+id, func() bool {
 		members := c.nodes[of].node.Members()
 		i := slices.IndexFunc(members, func(m Member) bool { return m.Node == id })
 		if i >= 0 {
@@ -51,7 +52,7 @@ func TestEachNodeKnowsWhereClientsReachTheOthers(t *testing.T) {
 	c.formed()
 	for of := range c.nodes {
 		for id := range c.nodes {
-			until(t, of+" knowing "+id, func() bool {
+			testkit.Eventually(t, of+" knowing "+id, func() bool {
 				m := c.member(of, id)
 				return m.Contact == Contact{Host: id + ".test", Port: 5555} && m.Voter && m.Version == "test" && m.Free == 7 && m.Heard >= 0 && m.Refusal == ""
 			})
@@ -64,10 +65,10 @@ func TestTheNextLeaderKnowsTheOthersAtOnce(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.startAll()
 	c.formed()
-	old := c.leads()
+	old := c.leader()
 	for of := range c.nodes {
 		for id := range c.nodes {
-			until(t, of+" knowing "+id, func() bool { return c.member(of, id).Heard >= 0 })
+			testkit.Eventually(t, of+" knowing "+id, func() bool { return c.member(of, id).Heard >= 0 })
 		}
 	}
 	before := map[string]uint64{}
@@ -75,7 +76,7 @@ func TestTheNextLeaderKnowsTheOthersAtOnce(t *testing.T) {
 		before[of] = r.node.Status().Failovers
 	}
 	c.kill(old)
-	until(t, "another leader", func() bool { l := c.leads(); return l != "" && l != old })
+	testkit.Eventually(t, "another leader", func() bool { l := c.leads(); return l != "" && l != old })
 	for of, r := range c.nodes {
 		if of == old {
 			continue
@@ -83,9 +84,9 @@ func TestTheNextLeaderKnowsTheOthersAtOnce(t *testing.T) {
 		if m := c.member(of, old); m.Contact.Host != old+".test" {
 			t.Errorf("%s has forgotten where %s is: %+v", of, old, m)
 		}
-		until(t, of+" noticing that "+old+" is gone", func() bool { return c.member(of, old).Refusal != "" })
-		until(t, of+" counting the failover", func() bool { return r.node.Status().Failovers > before[of] })
-		until(t, of+" naming the leader", func() bool {
+		testkit.Eventually(t, of+" noticing that "+old+" is gone", func() bool { return c.member(of, old).Refusal != "" })
+		testkit.Eventually(t, of+" counting the failover", func() bool { return r.node.Status().Failovers > before[of] })
+		testkit.Eventually(t, of+" naming the leader", func() bool {
 			m, ok := r.node.LeaderMember()
 			return ok && m.Node == c.leads() && m.Contact.Host == m.Node+".test"
 		})
@@ -98,14 +99,14 @@ func TestANodeWhoseStoreDoesNotKeepUpIsBehind(t *testing.T) {
 	c.work = steady(&done)
 	c.startAll()
 	c.formed()
-	leader := c.leads()
+	leader := c.leader()
 	slow := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
-	until(t, "no node behind", func() bool {
+	testkit.Eventually(t, "no node behind", func() bool {
 		return done.Load() > 50 && c.member(leader, slow).Behind == 0 && c.member(slow, slow).Behind == 0
 	})
 	c.nodes[slow].store.setRefuse(storage.ErrFull)
 	for _, of := range []string{leader, slow} {
-		until(t, of+" seeing that it is behind", func() bool {
+		testkit.Eventually(t, of+" seeing that it is behind", func() bool {
 			m := c.member(of, slow)
 			return m.Behind > 50 && m.Late > 50*time.Millisecond && !m.Writable
 		})
@@ -115,7 +116,7 @@ func TestANodeWhoseStoreDoesNotKeepUpIsBehind(t *testing.T) {
 	}
 	c.nodes[slow].store.setRefuse(nil)
 	for _, of := range []string{leader, slow} {
-		until(t, of+" seeing that it has caught up", func() bool {
+		testkit.Eventually(t, of+" seeing that it has caught up", func() bool {
 			m := c.member(of, slow)
 			return m.Behind == 0 && m.Late == 0 && m.Writable
 		})
@@ -128,7 +129,7 @@ func TestAwaitEndsWhenTheOthersHaveEverything(t *testing.T) {
 	c.work = steady(&done)
 	c.startAll()
 	c.formed()
-	leader := c.leads()
+	leader := c.leader()
 	l := c.nodes[leader].node
 	counts := make(chan int, 10)
 	note := func(n int) { counts <- n }
@@ -143,7 +144,7 @@ func TestAwaitEndsWhenTheOthersHaveEverything(t *testing.T) {
 	off := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
 	c.net.isolate(off, true)
 	before := done.Load()
-	until(t, "batches that it misses", func() bool { return done.Load() > before+20 })
+	testkit.Eventually(t, "batches that it misses", func() bool { return done.Load() > before+20 })
 	end := l.Await(1, 0, note)
 	if got := <-counts; got != 1 {
 		t.Errorf("%d nodes have everything, want 1", got)
@@ -154,7 +155,7 @@ func TestAwaitEndsWhenTheOthersHaveEverything(t *testing.T) {
 		t.Errorf("%d nodes have everything after the timeout, one is cut off", got)
 	}
 	end = l.Await(2, 0, note)
-	until(t, "questions at short intervals", func() bool { return l.roster.pause() == askFast })
+	testkit.Eventually(t, "questions at short intervals", func() bool { return l.roster.pause() == askFast })
 	end()
 	end()
 	if got := <-counts; got > 1 {
@@ -172,7 +173,7 @@ func TestANodeThatIsNoMemberKnowsTheConfiguredNodes(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
 	c.start("a")
 	c.start("b")
-	until(t, "a hearing of b, and not of c", func() bool {
+	testkit.Eventually(t, "a hearing of b, and not of c", func() bool {
 		b, missing := c.member("a", "b"), c.member("a", "c")
 		return b.Heard >= 0 && b.State == StateEntering && !b.Voter && missing.Heard < 0 && missing.Refusal != ""
 	})

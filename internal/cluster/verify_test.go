@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -106,9 +107,9 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 		}
 		return -1
 	}
-	until(t, "a leader", func() bool { return leader() >= 0 })
+	testkit.Eventually(t, "a leader", func() bool { return leader() >= 0 })
 	if i := leader(); i != 0 {
-		until(t, "the node with the long times leads", func() bool {
+		testkit.Eventually(t, "the node with the long times leads", func() bool {
 			return nodes[0].State() == raft.Leader || nodes[i].LeadershipTransferToServer(servers[0].ID, servers[0].Address).Error() == nil && nodes[0].State() == raft.Leader
 		})
 	}
@@ -130,14 +131,14 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 	if err := old.ReloadConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "answers in the socket", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.kept >= 2 })
+	testkit.Eventually(t, "answers in the socket", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.kept >= 2 })
 	h.mu.Lock()
 	h.sends = false // stopped
 	h.mu.Unlock()
 	transports[1].Disconnect(servers[0].Address) // it does not read what comes
 	transports[2].Disconnect(servers[0].Address)
 	other := -1
-	until(t, "another leader", func() bool {
+	testkit.Eventually(t, "another leader", func() bool {
 		for i := 1; i < 3; i++ {
 			if nodes[i].State() == raft.Leader && nodes[i].CurrentTerm() > term {
 				other = i
