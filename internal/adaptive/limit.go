@@ -4,7 +4,8 @@
 // says how many leases are in use, and when a lease began in relation to a cut.
 //
 // A limit is kept in millionths, rounded down: the same successes and failures give the same
-// limit on any machine.
+// limit on any machine. One that lacks less than 20 of them of a whole number is that number, as it
+// would be without rounding.
 package adaptive
 
 import "math/bits"
@@ -15,6 +16,9 @@ const (
 	// A limit grows from 1 to its most within some 20 rounds of leases, one at a time for a most
 	// of up to 20.
 	rounds = 20
+
+	// What as many roundings may take, in millionths.
+	rounded = 20
 
 	// A cut leaves seven tenths of the limit.
 	cutTo, cutOf = 7, 10
@@ -58,8 +62,16 @@ func (l *Limit) Success(inUse int64) {
 		return
 	}
 	hi, lo := bits.Mul64(uint64(max(unit, l.most/rounds)), unit)
-	more, _ := bits.Div64(hi, lo, uint64(l.value)) //nolint:gosec // positive; value >= unit, so the quotient fits
-	l.value = min(l.value+int64(more), l.most)     //nolint:gosec // at most l.most/20 or unit
+	more, _ := bits.Div64(hi, lo, uint64(l.value))    //nolint:gosec // positive; value >= unit, so the quotient fits
+	l.value = min(whole(l.value+int64(more)), l.most) //nolint:gosec // at most l.most/20 or unit
+}
+
+// whole returns the whole number that a value lacks less than rounded of, or the value.
+func whole(value int64) int64 {
+	if short := unit - value%unit; short < rounded {
+		return value + short
+	}
+	return value
 }
 
 // Failure tells at a time that the work of a lease has failed, which began at another. A lease
@@ -70,7 +82,7 @@ func (l *Limit) Failure(began, now int64) bool {
 	if began <= l.cutAt {
 		return false
 	}
-	l.value = max(l.value*cutTo/cutOf, l.least)
+	l.value = max(whole(l.value*cutTo/cutOf), l.least)
 	l.cutAt = now
 	l.cuts++
 	return true

@@ -1,6 +1,7 @@
 package adaptive
 
 import (
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"testing"
@@ -127,6 +128,36 @@ func TestALimitIsThatOfExactFractions(t *testing.T) {
 			}
 			if l.value < l.least || l.value > l.most || l.Slots() < 1 {
 				t.Fatalf("from %d to %d: %d is out of bounds", least, most, l.value)
+			}
+		}
+	}
+}
+
+// 10, cut to 7, grown by a seventh, cut again: the limit is 5 by the rules, and allows 5.
+func TestAWholeLimitIsWhole(t *testing.T) {
+	l := New(1, 10)
+	l.Failure(1, 1)
+	l.Success(7)
+	l.Failure(2, 2)
+	if l.Slots() != 5 || l.Value() != 5 {
+		t.Errorf("the limit is %v and allows %d", l.Value(), l.Slots())
+	}
+	// Whatever has happened before, no limit is short of a whole number by what rounding has taken.
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		most := 1 + rng.Uint64N(1000)
+		l, now := New(1, most), int64(1)
+		for range 1000 {
+			if now++; rng.IntN(4) == 0 {
+				l.Failure(now, now)
+			} else {
+				l.Success(l.Slots())
+			}
+			if short := math.Ceil(l.Value()) - l.Value(); short > 0 && short < 0.000019 {
+				t.Fatalf("the limit is %v", l.Value())
+			}
+			if l.Slots() < 1 || l.Slots() > int64(most) { //nolint:gosec // small
+				t.Fatalf("%d slots of %d", l.Slots(), most)
 			}
 		}
 	}
