@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -23,9 +25,9 @@ const hangs = "1h"
 // without.
 func racing() []string {
 	return []string{
-		"resp", "commands", "engine", "storage", "storage/rocks", "cli", "cli/remote", "cli/top", "cli/worker",
-		"internal/admin", "internal/broker", "internal/cluster", "internal/events", "internal/mailbox",
-		"internal/relay", "internal/replica", "internal/telemetry", "scripting",
+		"resp", "commands", "engine", "storage", "storage/rocks", "cli/remote", "cli/top", "cli/worker", "internal/admin",
+		"internal/broker", "internal/cluster", "internal/events", "internal/mailbox", "internal/relay", "internal/replica",
+		"internal/signals", "internal/telemetry",
 	}
 }
 
@@ -124,11 +126,11 @@ func (p *project) tier(ctx context.Context, name string) ([]phase, error) {
 		if err != nil {
 			return nil, err
 		}
-		phases := p.test(changed)
+		phases, err := p.test(changed)
 		if name == "check" {
 			phases = append([]phase{p.make("lint", "lint")}, phases...)
 		}
-		return phases, nil
+		return phases, err
 	case "prove":
 		return p.prove(), nil
 	}
@@ -153,18 +155,21 @@ func (p *project) fault() phase {
 }
 
 // test is what every change has to pass.
-func (p *project) test(changed []string) []phase {
+func (p *project) test(changed []string) ([]phase, error) {
+	unraced, err := p.unraced("-short")
+	if err != nil {
+		return nil, err
+	}
 	phases := []phase{
 		p.make("build", "build"),
 		p.driven(p.goTest("processes", cgo, append([]string{"-short"}, paths(driving())...)...)),
 		p.race("-short"),
-		p.goTest("alone", cgo, "-short", "-run", sole, "./engine", "./commands"),
 		p.goTest("packages", cgo, append([]string{"-short"}, p.others(racing(), driving())...)...),
 		p.fault(), p.notrace(),
 	}
-	phases = append(phases, p.modules()...)
+	phases = slices.Concat(phases, unraced, p.modules())
 	phases = append(phases, p.make("site", "site"), p.dashboard(!touched(changed, "dashboard")))
-	return append(phases, p.adapters(!touched(changed, "adapters"))...)
+	return append(phases, p.adapters(!touched(changed, "adapters"))...), nil
 }
 
 // modules are the modules of their own whose tests need no more than Go.
@@ -174,12 +179,52 @@ func (p *project) modules() []phase {
 	}
 }
 
-// sole matches the tests in which one goroutine works at a time. They take long under the race detector,
-// which finds nothing there.
-const sole = `^TestSimulation`
-
+// race runs the tests of packages in which goroutines meet under the race detector. Files with the constraint
+// !race have those in which one goroutine works at a time: there the detector finds nothing, and takes long.
 func (p *project) race(args ...string) phase {
-	return p.goTest("race", cgo, slices.Concat([]string{"-race"}, args, []string{"-skip", sole}, paths(racing()))...)
+	return p.goTest("race", cgo, slices.Concat([]string{"-race"}, args, paths(racing()))...)
+}
+
+// unraced returns a phase for each of these packages that has files with the constraint !race: the tests of those.
+func (p *project) unraced(args ...string) ([]phase, error) {
+	var phases []phase
+	for _, pkg := range racing() {
+		names, err := unraced(filepath.Join(p.root, pkg))
+		if err != nil {
+			return nil, err
+		}
+		if len(names) > 0 {
+			phases = append(phases, p.goTest(path.Base(pkg), cgo, slices.Concat(args, []string{"-run", "^(" + strings.Join(names, "|") + ")$", "./" + pkg})...))
+		}
+	}
+	return phases, nil
+}
+
+// function matches what the Go command runs as a test.
+var function = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+
+// unraced returns the tests of a package that are not built with the race detector.
+func unraced(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasPrefix(string(text), "//go:build !race\n") {
+			continue
+		}
+		for _, m := range function.FindAllStringSubmatch(string(text), -1) {
+			if m[1] != "TestMain" {
+				names = append(names, m[1])
+			}
+		}
+	}
+	return names, nil
 }
 
 // shortened returns the flag of short tests.
@@ -218,7 +263,7 @@ func (p *project) prove() []phase {
 	phases := []phase{
 		p.make("build", "build"),
 		p.driven(p.goTest("processes", cgo, paths(driving())...)),
-		p.race("-short"),
+		p.race("-short", "./cli"),
 		p.goTest("packages", cgo, p.others(driving())...),
 		p.fault(), p.notrace(),
 	}

@@ -270,10 +270,14 @@ func TestEveryPackageIsInOnePhase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	short, err := p.test(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	seen := map[string][]string{}
-	for _, x := range p.test(nil) {
-		if x.name == "alone" || x.name == "fault" || x.name == "notrace" {
-			continue // parts and builds of packages
+	for _, x := range short {
+		if x.name == "fault" || x.name == "notrace" || slices.Contains(x.args, "-run") {
+			continue // other builds, and parts of packages
 		}
 		for _, arg := range x.args {
 			if slices.Contains(p.pkgs, arg) {
@@ -286,7 +290,7 @@ func TestEveryPackageIsInOnePhase(t *testing.T) {
 			t.Errorf("%s is tested by %v", pkg, seen[pkg])
 		}
 	}
-	for _, tier := range [][]phase{p.quick(), p.test(nil), p.prove()} {
+	for _, tier := range [][]phase{p.quick(), short, p.prove()} {
 		names := namesOf(tier)
 		if slices.Sort(names); len(slices.Compact(names)) != len(tier) {
 			t.Errorf("two phases have one name: %v", names)
@@ -298,5 +302,14 @@ func TestEveryPackageIsInOnePhase(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func TestTestsWithoutTheRaceDetectorAreFoundByTheConstraintOfTheirFile(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a_test.go", "//go:build !race\n\npackage a\n\nfunc TestOne(t *testing.T) {}\nfunc FuzzTwo(f *testing.F) {}\nfunc BenchmarkThree(b *testing.B) {}\nfunc TestMain(m *testing.M) {}\n")
+	write(t, dir, "b_test.go", "package a\n\nfunc TestFour(t *testing.T) {}\n")
+	if got, err := unraced(dir); err != nil || !slices.Equal(got, []string{"TestOne", "FuzzTwo"}) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
