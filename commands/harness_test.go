@@ -2,6 +2,7 @@ package commands
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -419,4 +420,24 @@ func TestABrokerWithoutReplicationWritesWhatItAlwaysWrote(t *testing.T) {
 	if got := s.text.String(); got != string(want) {
 		t.Error(firstDifference(string(want), got))
 	}
+}
+
+// rewrite is a flag of the test binary.
+var rewrite = flag.Bool("rewrite", false, "write the replies of testdata/*.txt anew") //nolint:gochecknoglobals // flags have to be known before tests run
+
+// waiting returns the replies that a connection has not written: commands that were
+// handled, and answered, while nothing is read.
+func (c *fakeConn) handle(cmds ...[]string) (read []resp.Command, waiting []*pending) {
+	read = commandsOf(cmds...)
+	c.session.Handle(read)
+	c.server.Do()
+	for _, r := range c.window {
+		if within, ok := r.(interface{ Unwrap() resp.Reply }); ok {
+			r = within.Unwrap()
+		}
+		if p, ok := r.(*pending); ok {
+			waiting = append(waiting, p)
+		}
+	}
+	return read, waiting
 }
