@@ -269,7 +269,7 @@ func TestALimitIsNotOnDisk(t *testing.T) {
 			again.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[8].Receipt}); return err })
 			again.wantLimit(7.142857, 1)
 			again.fails(more[0], "503", false)
-			again.wantLimit(4.999999, 2)
+			again.wantLimit(5, 2)
 		})
 	}
 }

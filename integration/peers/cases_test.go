@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/integration/harness"
+	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/bench"
 )
 
@@ -153,27 +153,6 @@ func TestSystemsTakeTurnsAndKeepTheirBacklog(t *testing.T) {
 	}
 }
 
-// broker builds the broker, or returns that of TEST_BROKER.
-func broker(t *testing.T) string {
-	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if file := os.Getenv("TEST_BROKER"); file != "" {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(root, file)
-		}
-		return file
-	}
-	file := filepath.Join(root, ".cache", "test", "peers", "fila")
-	out, code, err := harness.Run(t.Context(), nil, "go", "build", "-C", root, "-buildvcs=false", "-o", file, ".")
-	if err != nil || code != 0 {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return file
-}
-
 // writtenCase and writtenSystem are what is read of peers.json.
 type writtenCase struct {
 	Name    string
@@ -224,7 +203,7 @@ func measureBriefly(t *testing.T, bin, name string, lasts time.Duration) (c writ
 const filaAndRedis = "fila,fila-interval,fila-stored,redis-always,redis-everysec,redis-stored"
 
 func TestEveryCaseMeasuresFilaAndRedis(t *testing.T) {
-	bin := broker(t)
+	bin := kit.Binary(t)
 	for _, want := range testCases(&options{}) {
 		t.Run(want.Name, func(t *testing.T) {
 			c, said := measureBriefly(t, bin, want.Name, 300*time.Millisecond)

@@ -175,7 +175,7 @@ func (p *project) test(changed []string) ([]phase, error) {
 // modules are the modules of their own whose tests need no more than Go.
 func (p *project) modules() []phase {
 	return []phase{
-		p.inModule("peers", "integration/peers"), p.inModule("ui", "internal/admin/ui/build"), p.inModule("pages", "tools/site"),
+		p.driven(p.inModule("peers", "integration/peers")), p.inModule("ui", "internal/admin/ui/build"), p.inModule("pages", "tools/site"),
 	}
 }
 

@@ -120,7 +120,7 @@ func layers() map[string]layer {
 		"integration/demo":    {may: []string{"integration/harness", "internal/progress"}, tests: []string{"integration/kit"}},
 		"integration/bench":   {may: []string{"integration/harness", "internal/bench", "internal/proc", "internal/progress"}},
 		// A separate module, so that Fila does not depend on the systems under comparison.
-		"integration/peers":       {may: []string{"integration/harness", "internal/bench", "internal/progress"}},
+		"integration/peers":       {may: []string{"integration/harness", "internal/bench", "internal/progress"}, tests: []string{"integration/kit"}},
 		"integration/peers/natsd": {},
 		// Judge the replies of clients, and cut the power of a data directory.
 		"integration/history":   {},
