@@ -141,7 +141,7 @@ rocks: setup ## run the tests of the RocksDB store
 # Without the mechanisms of package tuning: see ARCHITECTURE.md, "Below the defaults".
 plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	CGO_ENABLED=0 $(GO) test -tags plain -short -skip '$(SOLE)' ./resp ./engine
+	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine
 
 plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain

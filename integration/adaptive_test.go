@@ -61,7 +61,7 @@ func TestAnAdaptiveThrottleAfterARestart(t *testing.T) {
 					t.Fatalf("%d are leased beside 5, want 7 together", len(fresh))
 				}
 				nack(fresh[0])
-				shows(6, "4.999999", 2)
+				shows(6, "5", 2)
 			})
 		}
 	}

@@ -31,10 +31,10 @@ func racing() []string {
 	}
 }
 
-// driving lists the packages whose tests start processes, above all the broker.
+// driving lists the packages whose tests start processes, above all the broker; the folder integration is another.
 func driving() []string {
 	return []string{
-		"integration", "integration/clients", "integration/cmdline", "integration/damage", "integration/demo",
+		"integration/clients", "integration/cmdline", "integration/damage", "integration/demo",
 		"integration/metrics", "integration/systems", "integration/torture",
 	}
 }
@@ -82,9 +82,12 @@ func paths(pkgs []string) []string {
 	return all
 }
 
+// blackBox is the package that tests the broker from outside.
+const blackBox = "./integration"
+
 // others returns all packages that are not in a list: a new package is tested without being named.
 func (p *project) others(lists ...[]string) []string {
-	named := paths(slices.Concat(lists...))
+	named := append(paths(slices.Concat(lists...)), blackBox)
 	return slices.DeleteFunc(slices.Clone(p.pkgs), func(pkg string) bool { return slices.Contains(named, pkg) })
 }
 
@@ -162,8 +165,9 @@ func (p *project) test(changed []string) ([]phase, error) {
 	}
 	phases := []phase{
 		p.make("build", "build"),
-		p.driven(p.goTest("processes", cgo, append([]string{"-short"}, paths(driving())...)...)),
+		p.driven(p.goTest("broker", cgo, "-short", blackBox)),
 		p.race("-short"),
+		p.driven(p.goTest("processes", cgo, append([]string{"-short"}, paths(driving())...)...)),
 		p.goTest("packages", cgo, append([]string{"-short"}, p.others(racing(), driving())...)...),
 		p.fault(), p.notrace(),
 	}
@@ -262,6 +266,7 @@ func (p *project) adapters(short bool) []phase {
 func (p *project) prove() []phase {
 	phases := []phase{
 		p.make("build", "build"),
+		p.driven(p.goTest("broker", cgo, blackBox)),
 		p.driven(p.goTest("processes", cgo, paths(driving())...)),
 		p.race("-short", "./cli"),
 		p.goTest("packages", cgo, p.others(driving())...),
