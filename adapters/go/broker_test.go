@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -71,7 +70,7 @@ func program(queue string) int {
 }
 
 func options(addr string) *redis.Options {
-	return &redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: 10 * time.Second}
+	return &redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: patience()}
 }
 
 // broker is a process of the broker that TEST_BROKER names.
@@ -95,12 +94,7 @@ func (b *broker) start() error {
 		return fmt.Errorf("%w: build the broker with `make build`, or name one in TEST_BROKER", err)
 	}
 	if b.addr == "" {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return err
-		}
-		b.addr = l.Addr().String()
-		if err := l.Close(); err != nil {
+		if b.addr, err = reserve(); err != nil {
 			return err
 		}
 	}
@@ -111,7 +105,7 @@ func (b *broker) start() error {
 	}
 	client := redis.NewClient(options(b.addr))
 	defer client.Close()
-	for end := time.Now().Add(20 * time.Second); client.Ping(context.Background()).Err() != nil; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience()); client.Ping(context.Background()).Err() != nil; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			b.kill()
 			return fmt.Errorf("the broker does not answer at %s", b.addr)
@@ -133,12 +127,49 @@ func connected(t *testing.T) *redis.Client {
 	return client
 }
 
+// patience is how long a test waits for something: two minutes, times TEST_PATIENCE.
+func patience() time.Duration {
+	factor, err := strconv.ParseFloat(cmp.Or(os.Getenv("TEST_PATIENCE"), "1"), 64)
+	if err != nil {
+		panic(err)
+	}
+	return time.Duration(factor * float64(2*time.Minute))
+}
+
+// reserve returns an address for a server. The system gives its port to no other process until this one ends:
+// a socket that never listens is bound to it, and servers may bind it beside that, as they set SO_REUSEADDR.
+func reserve() (addr string, err error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return "", err
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return "", err
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprint("127.0.0.1:", at.(*syscall.SockaddrInet4).Port), nil
+}
+
+// atLength skips a test in a short run, which has one that is handled and one that fails.
+func atLength(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("at length")
+	}
+}
+
 // until polls a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience()); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
+			t.Fatalf("not within %v: %s", patience(), what)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func started(t *testing.T, w *fila.Worker) (stop func()) {
 // within returns the result of a message.
 func within(t *testing.T, q *fila.Queue, id string) fila.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience())
 	defer cancel()
 	r, err := q.Result(ctx, id)
 	if err != nil {
@@ -156,6 +156,7 @@ func TestFailuresAreTriedAgainUntilTheyAreDead(t *testing.T) {
 }
 
 func TestAWorkerWaitsForItsQueueAndForDelayedMessages(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	client := connected(t)
 	q := &fila.Queue{Client: client, Name: "delayed"}
@@ -174,6 +175,7 @@ func TestAWorkerWaitsForItsQueueAndForDelayedMessages(t *testing.T) {
 }
 
 func TestLeasesAreExtended(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	client := connected(t)
 	q := &fila.Queue{Client: client, Name: "long"}
@@ -192,7 +194,7 @@ func TestLeasesAreExtended(t *testing.T) {
 		return nil, nil
 	}})
 	until(t, "three are handled", func() bool { return working.Load() == 3 })
-	<-time.After(2500 * time.Millisecond)
+	<-time.After(2500 * time.Millisecond) // longer than a lease, which is extended
 	if w, ready, expired := working.Load(), info(t, client, "long", "ready"), info(t, client, "long", "expired"); w != 3 || ready != 2 || expired != 0 {
 		t.Errorf("%d are handled, %d ready, %d expired", w, ready, expired)
 	}
@@ -204,6 +206,7 @@ func TestLeasesAreExtended(t *testing.T) {
 }
 
 func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	client := connected(t)
 	q := &fila.Queue{Client: client, Name: "lost"}
@@ -224,6 +227,7 @@ func TestALostLeaseEndsTheContextOfTheHandler(t *testing.T) {
 }
 
 func TestTheTraceGoesOn(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	const header, trace = "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	client := connected(t)
@@ -242,6 +246,7 @@ func TestTheTraceGoesOn(t *testing.T) {
 }
 
 func TestAQuietTenantIsServedBehindAHundredNoisyOnes(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	q := &fila.Queue{Client: connected(t), Name: "tenants"}
 	var noise sync.WaitGroup
@@ -291,6 +296,7 @@ func worker(t *testing.T, queue string) (cmd *exec.Cmd, line func() string) {
 }
 
 func TestTheMessageOfAKilledWorkerIsHandledByAnother(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	q := &fila.Queue{Client: connected(t), Name: "killed", Settings: []any{"BACKOFF", 0}}
 	id := enqueue(t, q, fila.Message{Payload: []byte("500")})
@@ -311,6 +317,7 @@ func TestTheMessageOfAKilledWorkerIsHandledByAnother(t *testing.T) {
 }
 
 func TestAWorkerEndsInOrderAtSIGTERM(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	client := connected(t)
 	q := &fila.Queue{Client: client, Name: "stopped"}
@@ -333,6 +340,7 @@ func TestAWorkerEndsInOrderAtSIGTERM(t *testing.T) {
 }
 
 func TestAWorkerGoesOnWhenTheBrokerWasKilled(t *testing.T) {
+	atLength(t)
 	t.Parallel()
 	b := &broker{dir: t.TempDir()}
 	if err := b.start(); err != nil {

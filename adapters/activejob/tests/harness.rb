@@ -12,16 +12,24 @@ require "app"
 class Broker
   attr_reader :directory, :client, :url
 
-  def self.free_port
-    TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
+  RESERVED = [] # sockets that hold ports
+
+  # A port for a server. The system gives it to no other process until this one ends: a socket that never
+  # listens is bound to it, and servers may bind it beside that, as they set SO_REUSEADDR.
+  def self.reserve
+    socket = Socket.new(:INET, :STREAM)
+    socket.setsockopt(:SOCKET, :REUSEADDR, true)
+    socket.bind(Addrinfo.tcp("127.0.0.1", 0))
+    RESERVED << socket
+    socket.local_address.ip_port
   end
 
   def initialize(*options, **connection)
     @directory = Dir.mktmpdir
-    @port = self.class.free_port
+    @port = self.class.reserve
     @options = options
     @url = "fila://127.0.0.1:#{@port}"
-    @client = Redis.new(port: @port, timeout: 10, reconnect_attempts: 0, **connection)
+    @client = Redis.new(port: @port, timeout: Harness.patience, reconnect_attempts: 0, **connection)
     start
   end
 
@@ -99,10 +107,15 @@ end
 
 # Notes of what jobs did, and a broker for each test, or one for all tests of a class that kill none.
 class Harness < Minitest::Test
-  def self.wait(what, seconds = 60)
-    limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + seconds
+  # How long a test waits for something, in seconds: two minutes, times TEST_PATIENCE.
+  def self.patience
+    120 * Float(ENV.fetch("TEST_PATIENCE", "1"))
+  end
+
+  def self.wait(what)
+    limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + patience
     until (value = yield)
-      raise "not within #{seconds} s: #{what}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit
+      raise "not within #{patience} s: #{what}" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit
 
       sleep(0.02)
     end

@@ -4,6 +4,17 @@ require "harness"
 
 # Jobs from their start to their end, with one worker.
 class TestJobs < Harness
+  # The short check: one job is done, another fails as often as it may.
+  def test_a_job_and_a_failure
+    NoteJob.perform_later("done")
+    FailingJob.perform_later
+    worker("--concurrency", "1")
+    wait("the job is done") { noted.include?("done") }
+    wait("the other is dead") { @broker.messages("default.dlq").size == 1 }
+    assert_equal 2, noted.count("failing")
+    wait("nothing is left") { @broker.info("default").values_at("ready", "leased", "delayed") == [0, 0, 0] }
+  end
+
   def test_the_life_of_jobs
     began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     NoteJob.set(wait: 1.second).perform_later("later")

@@ -60,7 +60,7 @@ class TestOptions < Harness
     Dir.mktmpdir do |dir|
       assert system("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
                     "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "#{dir}/key", "-out", "#{dir}/cert", %i[out err] => File::NULL)
-      address = "127.0.0.1:#{Broker.free_port}"
+      address = "127.0.0.1:#{Broker.reserve}"
       guarded = Broker.new("--tls.listen_addr", address, "--tls.cert_file", "#{dir}/cert", "--tls.key_file", "#{dir}/key",
                            "--tls.auth_clients", "no", "--auth.password", "secret", password: "secret")
       trust = { ca_file: "#{dir}/cert" }

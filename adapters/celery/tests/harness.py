@@ -17,21 +17,33 @@ notes = tempfile.NamedTemporaryFile("r")
 os.environ["NOTES"] = notes.name
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def patience():
+    """How long a test waits for something, in seconds: two minutes, times TEST_PATIENCE."""
+    return 120 * float(os.environ.get("TEST_PATIENCE", "1"))
 
 
-def until(what, condition, seconds=60):
+reserved = []  # sockets that hold ports
+
+
+def reserve():
+    """A port for a server. The system gives it to no other process until this one ends: a socket that never
+    listens is bound to it, and servers may bind it beside that, as they set SO_REUSEADDR."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    reserved.append(s)
+    return s.getsockname()[1]
+
+
+def until(what, condition):
     """Waits until a condition holds, and returns its value."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience()
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {patience():.0f} s: {what}")
         time.sleep(0.02)
 
 
@@ -49,9 +61,9 @@ class Server:
 
     def __init__(self, *options, **connection):
         self.directory = tempfile.mkdtemp()
-        self.port = free_port()
+        self.port = reserve()
         self.options = options
-        self.client = redis.Redis(port=self.port, socket_timeout=10, **connection)
+        self.client = redis.Redis(port=self.port, socket_timeout=patience(), **connection)
         self.start()
 
     @property
@@ -140,4 +152,4 @@ class Worker:
     def terminate(self):
         """Has the worker finish what it does."""
         self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(patience())

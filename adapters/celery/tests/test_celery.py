@@ -5,7 +5,7 @@ import tempfile
 import time
 import unittest
 
-from harness import Fila, Worker, application, until
+from harness import Fila, Worker, application, patience, until
 
 
 class TestCelery(unittest.TestCase):
@@ -21,13 +21,13 @@ class TestCelery(unittest.TestCase):
         cls.fila.stop()
 
     def get(self, result):
-        return result.get(timeout=60)
+        return result.get(timeout=patience())
 
     def test_a_result(self):
         result = self.app.add.delay(2, 3)
         self.assertEqual(self.get(result), 5)
         self.assertTrue(result.successful())
-        self.assertEqual(self.app.app.AsyncResult(result.id).get(timeout=1), 5)
+        self.assertEqual(self.app.app.AsyncResult(result.id).get(timeout=patience()), 5)
         result.forget()
         self.assertEqual(self.app.app.AsyncResult(result.id).state, "PENDING")
 
@@ -90,7 +90,7 @@ class TestCelery(unittest.TestCase):
         self.assertTrue(left)
 
     def test_remote_control(self):
-        inspect = self.app.app.control.inspect(timeout=60, limit=1)
+        inspect = self.app.app.control.inspect(timeout=patience(), limit=1)
         self.assertEqual(inspect.ping(), {"one@test": {"ok": "pong"}})
         self.assertIn("app.add", inspect.registered()["one@test"])
         result = self.app.add.apply_async((1, 1), countdown=1)
@@ -101,9 +101,9 @@ class TestCelery(unittest.TestCase):
 
     def test_a_consumer_is_added_and_cancelled(self):
         control = self.app.app.control
-        control.add_consumer("extra", reply=True, timeout=60, limit=1)
-        self.assertEqual(self.app.add.apply_async((4, 4), queue="extra").get(timeout=60), 8)
-        control.cancel_consumer("extra", reply=True, timeout=60, limit=1)
+        control.add_consumer("extra", reply=True, timeout=patience(), limit=1)
+        self.assertEqual(self.app.add.apply_async((4, 4), queue="extra").get(timeout=patience()), 8)
+        control.cancel_consumer("extra", reply=True, timeout=patience(), limit=1)
         self.app.add.apply_async((5, 5), queue="extra")
         self.assertEqual(self.get(self.app.add.delay(1, 1)), 2)
         self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "extra")["ready"], 1)
@@ -131,7 +131,7 @@ class TestCelery(unittest.TestCase):
 
     def test_a_program_in_another_language_sends_a_task(self):
         id = self.fila.call("FILA.ENQUEUE", "celery", "[[20, 3], {}, {}]", "HEADER", "task", "app.add").decode()
-        self.assertEqual(self.app.app.AsyncResult(id).get(timeout=60), 23)
+        self.assertEqual(self.app.app.AsyncResult(id).get(timeout=patience()), 23)
 
     def test_what_is_no_task_does_not_stop_a_worker(self):
         """Celery drops what it cannot decode, and rejects what it does not know."""

@@ -4,7 +4,7 @@ import tempfile
 import time
 import unittest
 
-from harness import Fila, Worker, application, until
+from harness import Fila, Worker, application, patience, until
 
 
 class TestFaults(unittest.TestCase):
@@ -35,7 +35,7 @@ class TestFaults(unittest.TestCase):
         first.kill()
         until("the task has begun again", lambda: len(self.noted()) == 2)
         open(self.end, "w").close()
-        result.get(timeout=60)
+        result.get(timeout=patience())
         self.assertEqual(self.noted(), ["task began", "task began", "task ended"])
         second.kill()
 
@@ -47,9 +47,9 @@ class TestFaults(unittest.TestCase):
         self.fila.kill()
         time.sleep(0.5)
         self.fila.start()
-        self.assertEqual(self.app.add.delay(1, 1).get(timeout=60), 2)
-        self.assertEqual([r.get(timeout=60) for r in before], [2 * i for i in range(30)])
-        self.assertEqual(later.get(timeout=60), 14)
+        self.assertEqual(self.app.add.delay(1, 1).get(timeout=patience()), 2)
+        self.assertEqual([r.get(timeout=patience()) for r in before], [2 * i for i in range(30)])
+        self.assertEqual(later.get(timeout=patience()), 14)
         self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "celery")["ready"], 0)
         worker.kill()
 
@@ -63,7 +63,7 @@ class TestFaults(unittest.TestCase):
         worker.process.terminate()
         until("it stops", lambda: worker.says("Warm shutdown"))
         open(self.end, "w").close()
-        worker.process.wait(60)
+        worker.process.wait(patience())
         done = sum(line.endswith("ended") for line in self.noted())
         self.assertGreaterEqual(done, 1)
         info = self.fila.call("FILA.QUEUE", "INFO", "celery")
@@ -73,9 +73,9 @@ class TestFaults(unittest.TestCase):
 
     def test_a_queue_that_disappears(self):
         worker = self.worker("staying@test", "-c", "1").ready()
-        self.assertEqual(self.app.add.delay(1, 1).get(timeout=60), 2)
+        self.assertEqual(self.app.add.delay(1, 1).get(timeout=patience()), 2)
         self.fila.call("FILA.QUEUE", "DELETE", "celery", "FORCE")
-        self.assertEqual(self.app.add.delay(2, 2).get(timeout=60), 4)
+        self.assertEqual(self.app.add.delay(2, 2).get(timeout=patience()), 4)
         worker.kill()
 
 

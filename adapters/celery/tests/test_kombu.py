@@ -12,7 +12,7 @@ from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError
 
 from celery_fila import transport
-from harness import Fila, free_port, until
+from harness import Fila, patience, reserve, until
 
 
 class TestTransport(unittest.TestCase):
@@ -186,7 +186,7 @@ class TestURLs(unittest.TestCase):
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
                             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", d + "/key", "-out", d + "/cert"],
                            check=True, capture_output=True)
-            port = free_port()
+            port = reserve()
             fila = Fila("--tls.listen_addr", f"127.0.0.1:{port}", "--tls.cert_file", d + "/cert", "--tls.key_file", d + "/key", "--tls.auth_clients", "no",
                         "--auth.password", "secret", password="secret")
             self.addCleanup(fila.stop)
@@ -194,7 +194,7 @@ class TestURLs(unittest.TestCase):
             with Connection(good) as connection:
                 queue = connection.SimpleQueue("q")
                 queue.put("over TLS")
-                self.assertEqual(queue.get(timeout=10).payload, "over TLS")
+                self.assertEqual(queue.get(timeout=patience()).payload, "over TLS")
             for wrong in (
                 f"filas://:secret@127.0.0.1:{port}/",  # the certificate is not known
                 f"filas://:wrong@127.0.0.1:{port}/?ssl_ca_certs={d}/cert",

@@ -4,19 +4,18 @@
 const assert = require('node:assert/strict')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
-const { join } = require('node:path')
 const { createInterface } = require('node:readline')
 const { after, before, describe, test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { firstValueFrom, lastValueFrom, timeout } = require('rxjs')
-const { client, keys, record, seen, serve } = require('./built/app.js')
-const { Broker, until } = require('../../node/tests/broker.js')
+const { client, keys, record, seen, serve } = require(process.env.BUILT)
+const { Broker, patience, until } = require('../../node/tests/broker.js')
 
 const broker = new Broker('memory')
 before(() => broker.start())
 after(() => broker.stop())
 
-const answer = observable => lastValueFrom(observable.pipe(timeout(30000)))
+const answer = observable => lastValueFrom(observable.pipe(timeout(patience)))
 
 // A client of a queue that is served here, or not.
 async function service (t, queue, { served = true, at = broker } = {}) {
@@ -28,7 +27,7 @@ async function service (t, queue, { served = true, at = broker } = {}) {
 
 // A service in a process of its own, and the lines that it prints.
 function program (t, queue) {
-  const child = spawn(process.execPath, [join(__dirname, 'built', 'app.js'), broker.url, queue], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [process.env.BUILT, broker.url, queue], { stdio: ['ignore', 'pipe', 'inherit'] })
   const lines = []
   createInterface({ input: child.stdout }).on('line', line => lines.push(line))
   t.after(() => child.kill('SIGKILL'))

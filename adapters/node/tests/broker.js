@@ -4,17 +4,34 @@
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const { mkdtempSync, rmSync } = require('node:fs')
-const { createServer } = require('node:net')
+const { connect, createServer } = require('node:net')
 const { tmpdir } = require('node:os')
 const { join } = require('node:path')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { Redis } = require('ioredis')
 
+/** How long a test waits for something, in milliseconds: two minutes, times TEST_PATIENCE. */
+const patience = 120_000 * Number(process.env.TEST_PATIENCE || 1)
+
 /** Polls a condition. */
-async function until (what, condition, seconds = 30) {
-  for (const end = Date.now() + seconds * 1000; !await condition(); await sleep(10)) {
-    if (Date.now() > end) throw new Error(`not within ${seconds} s: ${what}`)
+async function until (what, condition) {
+  for (const end = Date.now() + patience; !await condition(); await sleep(10)) {
+    if (Date.now() > end) throw new Error(`not within ${patience} ms: ${what}`)
   }
+}
+
+/**
+ * A port for a server. The system gives it to no other process until this one ends: it is the port of a
+ * connection of this process to itself, and servers may bind it beside that, as they set SO_REUSEADDR.
+ */
+async function reserve () {
+  const server = createServer().listen(0, '127.0.0.1').unref()
+  await once(server, 'listening')
+  const socket = connect({ host: '127.0.0.1', port: server.address().port, localAddress: '127.0.0.1', localPort: 0 })
+  const [other] = await once(server, 'connection')
+  other.unref()
+  socket.unref()
+  return socket.localPort
 }
 
 class Broker {
@@ -25,11 +42,7 @@ class Broker {
 
   async start () {
     if (!this.port) {
-      const server = createServer().listen(0, '127.0.0.1')
-      await once(server, 'listening')
-      this.port = server.address().port
-      server.close()
-      await once(server, 'close')
+      this.port = await reserve()
       this.directory = mkdtempSync(join(tmpdir(), 'fila-test-'))
       this.url = `fila://127.0.0.1:${this.port}`
       this.client = new Redis(this.port, '127.0.0.1', { maxRetriesPerRequest: null, retryStrategy: () => 20 })
@@ -60,4 +73,4 @@ class Broker {
   }
 }
 
-module.exports = { Broker, until }
+module.exports = { Broker, patience, until }

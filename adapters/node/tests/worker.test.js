@@ -9,7 +9,7 @@ const { createInterface } = require('node:readline')
 const { after, before, describe, test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { DelayedError, Queue, UnrecoverableError, Worker } = require('..')
-const { Broker, until } = require('./broker.js')
+const { Broker, patience, until } = require('./broker.js')
 
 const broker = new Broker('memory')
 before(() => broker.start())
@@ -43,7 +43,7 @@ describe('a worker', { concurrency: true }, () => {
     }, { settings: { maxattempts: 7, ordered: false } })
     const completed = once(worker, 'completed')
     const added = await queue.add('greet', { to: 'you' }, { key: 'acme', throttle: ['a', 'b'], headers: { lang: 'en' }, priority: 7 })
-    assert.deepEqual(await added.waitUntilFinished(30000), { of: { to: 'you' } })
+    assert.deepEqual(await added.waitUntilFinished(patience), { of: { to: 'you' } })
     const { id, name, headers, key, attempt, attemptsMade } = jobs[0]
     assert.deepEqual({ id, name, headers, key, attempt, attemptsMade },
       { id: added.id, name: 'greet', headers: { name: 'greet', lang: 'en' }, key: 'acme', attempt: 1, attemptsMade: 0 })
@@ -75,7 +75,7 @@ describe('a worker', { concurrency: true }, () => {
     const failures = []
     worker.on('failed', (job, e) => failures.push(e.message))
     const added = await queue.add('fail', 1)
-    await assert.rejects(added.waitUntilFinished(30000), { message: 'TypeError: not a number' })
+    await assert.rejects(added.waitUntilFinished(patience), { message: 'TypeError: not a number' })
     assert.deepEqual(tries, [1, 2, 3])
     await until('it has failed three times', () => failures.length === 3)
     assert.equal(await broker.info('failing.dlq', 'dead'), 1)
@@ -116,7 +116,7 @@ describe('a worker', { concurrency: true }, () => {
     }, { concurrency: 3, lockDuration: 2000 })
     for (let n = 0; n < 5; n++) await queue.add('wait', n)
     await until('three are handled', () => working === 3)
-    await sleep(2500)
+    await sleep(2500) // longer than a lease, which is extended
     assert.deepEqual([working, await broker.info('long', 'ready'), await broker.info('long', 'expired')], [3, 2, 0])
     end()
     await until('all are done', () => done === 5)
@@ -175,7 +175,7 @@ describe('a worker', { concurrency: true }, () => {
     killed.child.kill('SIGKILL')
     await killed.ended
     const other = program(t, 'killed')
-    await added.waitUntilFinished(30000).catch(e => assert.match(e.message, /not known/)) // it was without a value
+    await added.waitUntilFinished(patience).catch(e => assert.match(e.message, /not known/)) // it was without a value
     await until('it is done', () => other.lines.includes('done'))
     assert.deepEqual([killed.lines, other.lines], [['begun 1'], ['begun 2', 'done']])
   })

@@ -21,11 +21,29 @@ logging.disable(logging.CRITICAL)
 fila_worker.BLOCK = 0.2  # workers notice a stop sooner
 
 
-def until(what, condition, seconds=60):
-    end = time.monotonic() + seconds
+def patience():
+    """How long a test waits for something, in seconds: two minutes, times TEST_PATIENCE."""
+    return 120 * float(os.environ.get("TEST_PATIENCE", "1"))
+
+
+reserved = []  # sockets that hold ports
+
+
+def reserve():
+    """A port for a server. The system gives it to no other process until this one ends: a socket that never
+    listens is bound to it, and servers may bind it beside that, as they set SO_REUSEADDR."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    reserved.append(s)
+    return s.getsockname()[1]
+
+
+def until(what, condition):
+    end = time.monotonic() + patience()
     while not condition():
         if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {patience():.0f} s: {what}")
         time.sleep(0.01)
 
 
@@ -35,9 +53,7 @@ async def until_async(what, condition):
 
 class Broker:
     def __init__(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = reserve()
         self.directory = tempfile.TemporaryDirectory()
         self.start()
 
@@ -99,7 +115,7 @@ class TestWorker(Base, unittest.TestCase):
         id = queue.send("hello", key="acme", throttle=["a", "b"], headers={"kind": "greeting"}, priority=7)
         self.assertEqual(queue.result(id).status, "pending")
         self.started(queue, handle)
-        self.assertEqual(queue.result(id, timeout=60).value, b"HELLO")
+        self.assertEqual(queue.result(id, timeout=patience()).value, b"HELLO")
         self.assertEqual((got[0].id, got[0].key, got[0].headers, got[0].attempt), (id, "acme", {"kind": "greeting"}, 1))
         self.assertEqual(self.info("jobs", "max_attempts"), 2)
         self.assertIsNone(queue.result("019b76da-a800-7a3c-8f00-4b1a52c5d0e1"))
@@ -120,8 +136,8 @@ class TestWorker(Base, unittest.TestCase):
 
         later, dead, broken = (queue.send(p) for p in ("later", "dead", "broken"))
         self.started(queue, handle)
-        self.assertEqual(queue.result(dead, timeout=60).error, "Dead: no such order")
-        self.assertEqual(queue.result(broken, timeout=60).error, "ValueError: not a number")
+        self.assertEqual(queue.result(dead, timeout=patience()).error, "Dead: no such order")
+        self.assertEqual(queue.result(broken, timeout=patience()).error, "ValueError: not a number")
         until("it is done", lambda: len(times) == 2)
         self.assertGreaterEqual(times[1] - times[0], 0.29)
         until("it is gone, without a value", lambda: queue.result(later) is None)
@@ -134,7 +150,7 @@ class TestWorker(Base, unittest.TestCase):
         def handle(message):
             working.append(message)
             most.append(len(working))
-            end.wait(60)
+            end.wait(patience())
             working.remove(message)
             done.append(message.payload)
 
@@ -142,7 +158,7 @@ class TestWorker(Base, unittest.TestCase):
             queue.send(str(n))
         self.started(queue, handle, concurrency=3, visibility=2)
         until("three are handled", lambda: len(working) == 3)
-        time.sleep(2.5)
+        time.sleep(2.5)  # longer than a lease, which is extended
         self.assertEqual((len(working), self.info("long", "ready"), self.info("long", "expired")), (3, 2, 0))
         end.set()
         until("all are done", lambda: len(done) == 5)
@@ -153,7 +169,7 @@ class TestWorker(Base, unittest.TestCase):
         seen = []
 
         def handle(message):
-            seen.append(message.lost.wait(60))
+            seen.append(message.lost.wait(patience()))
 
         id = queue.send("x")
         self.started(queue, handle, visibility=1)
@@ -167,7 +183,7 @@ class TestWorker(Base, unittest.TestCase):
 
         def handle(message):
             begun.set()
-            end.wait(60)
+            end.wait(patience())
             done.append(message.payload)
 
         for n in range(3):
@@ -175,10 +191,10 @@ class TestWorker(Base, unittest.TestCase):
         worker = Worker(queue, handle)
         thread = threading.Thread(target=worker.run)
         thread.start()
-        begun.wait(60)
+        begun.wait(patience())
         worker.stop()
         end.set()
-        thread.join(60)
+        thread.join(patience())
         self.assertEqual((done, self.info("stopped", "ready"), self.info("stopped", "leased")), ([b"0"], 2, 0))
 
     def test_a_signal_stops_a_program(self):
@@ -187,7 +203,7 @@ class TestWorker(Base, unittest.TestCase):
         Queue("program", self.client).send("hello")
         self.assertEqual(process.stdout.readline(), "hello\n")
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.communicate(timeout=60)[0], "ended\n")
+        self.assertEqual(process.communicate(timeout=patience())[0], "ended\n")
         self.assertEqual(process.returncode, 0)
         process.stdout.close()
 
@@ -220,8 +236,8 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
         worker = AsyncWorker(queue, handle, concurrency=2)
         running = asyncio.create_task(worker.run())
         good, bad = await queue.send("hello", key="acme"), await queue.send("broken", ttl=60)
-        self.assertEqual((await queue.result(good, timeout=60)).value, b"HELLO")
-        self.assertEqual((await queue.result(bad, timeout=60)).error, "ValueError: not a number")
+        self.assertEqual((await queue.result(good, timeout=patience())).value, b"HELLO")
+        self.assertEqual((await queue.result(bad, timeout=patience())).error, "ValueError: not a number")
         worker.stop()
         await running
 
@@ -238,7 +254,7 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
         worker = AsyncWorker(queue, handle, concurrency=3, visibility=2)
         running = asyncio.create_task(worker.run())
         await until_async("three are handled", lambda: len(working) == 3)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(2.5)  # longer than a lease, which is extended
         self.assertEqual((len(working), self.info("long", "ready"), self.info("long", "expired")), (3, 2, 0))
         worker.stop()
         end.set()
@@ -250,7 +266,7 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
 
         async def handle(message):
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(patience())
             finally:
                 ended.append(message.id)
 

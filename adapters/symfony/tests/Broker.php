@@ -19,16 +19,22 @@ final class Broker
         $this->options = $options;
         $this->directory = getenv('CACHE').'/broker'.bin2hex(random_bytes(4));
         mkdir($this->directory);
-        $this->port = self::freePort();
+        $this->port = self::reserve();
         $this->url = "fila://127.0.0.1:$this->port";
         $this->start();
     }
 
-    public static function freePort(): int
+    /**
+     * A port for a server. The system gives it to no other process until this one ends: a socket that never
+     * listens is bound to it, and servers may bind it beside that, as they set SO_REUSEADDR.
+     */
+    public static function reserve(): int
     {
-        $socket = stream_socket_server('tcp://127.0.0.1:0');
-        $port = (int) substr(strrchr(stream_socket_get_name($socket, false), ':'), 1);
-        fclose($socket);
+        static $reserved = [];
+        $reserved[] = $socket = socket_create(\AF_INET, \SOCK_STREAM, \SOL_TCP);
+        socket_set_option($socket, \SOL_SOCKET, \SO_REUSEADDR, 1);
+        socket_bind($socket, '127.0.0.1');
+        socket_getsockname($socket, $address, $port);
 
         return $port;
     }
@@ -86,7 +92,7 @@ final class Broker
     private function client(): \Redis
     {
         $redis = new \Redis();
-        @$redis->connect('127.0.0.1', $this->port, 5, null, 0, 10);
+        @$redis->connect('127.0.0.1', $this->port, Process::patience(), null, 0, Process::patience());
         '' !== $this->password && $redis->auth($this->password);
 
         return $redis;

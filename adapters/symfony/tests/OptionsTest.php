@@ -62,7 +62,7 @@ final class OptionsTest extends Harness
         $dir = $this->broker->directory;
         exec("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1 -keyout $dir/key -out $dir/cert 2>&1", $output, $status);
         $this->assertSame(0, $status, implode("\n", $output));
-        $address = '127.0.0.1:'.Broker::freePort();
+        $address = '127.0.0.1:'.Broker::reserve();
         $guarded = new Broker('secret', '--tls.listen_addr', $address, '--tls.cert_file', "$dir/cert", '--tls.key_file', "$dir/key",
             '--tls.auth_clients', 'no', '--auth.password', 'secret');
         $send = fn (string $password, array $ssl) => (new FilaTransportFactory())->createTransport("filas://:$password@$address/q", ['ssl' => $ssl], new PhpSerializer())
