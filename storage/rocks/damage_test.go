@@ -353,7 +353,7 @@ func TestAFullDiskIsGotOver(t *testing.T) {
 		t.Errorf("the next sync: %v", err)
 	}
 	for range 2 {
-		if err := s.Reopen(); err == nil || !strings.Contains(err.Error(), "cannot be written to") {
+		if err := s.Reopen(); err == nil || !strings.Contains(err.Error(), "cannot be written to") && !errors.Is(err, storage.ErrFull) {
 			t.Errorf("reopen on the full disk: %v", err)
 		}
 		check("while the disk is full")
