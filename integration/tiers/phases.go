@@ -25,11 +25,18 @@ const hangs = "1h"
 // without.
 func racing() []string {
 	return []string{
-		"resp", "commands", "engine", "storage", "storage/rocks", "cli/remote", "cli/top", "cli/worker", "internal/admin",
+		"resp", "commands", "engine", "storage", "cli/remote", "cli/top", "cli/worker", "internal/admin",
 		"internal/broker", "internal/cluster", "internal/events", "internal/mailbox", "internal/relay", "internal/replica",
 		"internal/signals", "internal/telemetry",
 	}
 }
+
+// store is the package of the store, whose tests take long under the detector. Only those in which goroutines
+// meet run under it.
+const (
+	store       = "storage/rocks"
+	storeRacing = "ThreadsOfTheStore|ACheckpointIsTheStore|ACopyOfALogThatIsBeing|LanesBesideReaders|WhileEverybodyReads|RocksIsAStore"
+)
 
 // driving lists the packages whose tests start processes, above all the broker; the folder integration is another.
 func driving() []string {
@@ -168,7 +175,9 @@ func (p *project) test(changed []string) ([]phase, error) {
 		p.driven(p.goTest("broker", cgo, "-short", blackBox)),
 		p.race("-short"),
 		p.driven(p.goTest("processes", cgo, append([]string{"-short"}, paths(driving())...)...)),
-		p.goTest("packages", cgo, append([]string{"-short"}, p.others(racing(), driving())...)...),
+		p.goTest("rocks", cgo, "-short", "-skip", storeRacing, "./"+store),
+		p.goTest("rocks-race", cgo, "-race", "-short", "-run", storeRacing, "./"+store),
+		p.goTest("packages", cgo, append([]string{"-short"}, p.others(racing(), driving(), []string{store})...)...),
 		p.fault(), p.notrace(),
 	}
 	phases = slices.Concat(phases, unraced, p.modules())
@@ -268,7 +277,7 @@ func (p *project) prove() []phase {
 		p.make("build", "build"),
 		p.driven(p.goTest("broker", cgo, blackBox)),
 		p.driven(p.goTest("processes", cgo, paths(driving())...)),
-		p.race("-short", "./cli"),
+		p.race("-short", "./cli", "./"+store),
 		p.goTest("packages", cgo, p.others(driving())...),
 		p.fault(), p.notrace(),
 	}

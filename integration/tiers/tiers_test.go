@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -311,5 +312,37 @@ func TestTestsWithoutTheRaceDetectorAreFoundByTheConstraintOfTheirFile(t *testin
 	write(t, dir, "b_test.go", "package a\n\nfunc TestFour(t *testing.T) {}\n")
 	if got, err := unraced(dir); err != nil || !slices.Equal(got, []string{"TestOne", "FuzzTwo"}) {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A test of the store in which goroutines meet is run under the race detector.
+func TestTestsOfTheStoreWithGoroutinesRunUnderTheDetector(t *testing.T) {
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(root, store, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	racing, starts := regexp.MustCompile(storeRacing), regexp.MustCompile(`\bgo func|\bgo [a-z]\w*\(|\.Go\(`)
+	found := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(text), "\nfunc ") {
+			name, body, _ := strings.Cut(part, "(")
+			if !strings.HasPrefix(name, "Test") || !starts.MatchString(body) {
+				continue
+			}
+			if found++; !racing.MatchString(name) {
+				t.Errorf("%s starts goroutines, and the names of integration/tiers/phases.go do not match it", name)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("none was found")
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 // A checkpoint has all families as they were after one commit, whatever is committed while it is made.
 func TestACheckpointIsTheStoreAfterACommit(t *testing.T) {
+	t.Parallel()
 	s := openAt(t, newDir(t))
 	stop, done := make(chan struct{}), make(chan error)
 	var committed atomic.Int64

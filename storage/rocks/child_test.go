@@ -147,6 +147,7 @@ func alone(t *testing.T) bool {
 }
 
 func TestAKilledProcessLosesNothingAcknowledged(t *testing.T) {
+	t.Parallel()
 	dir := newDir(t)
 	for round := range 6 {
 		cmd := child(t.Context(), t, "write", dir)

@@ -102,6 +102,7 @@ func makeLog(t *testing.T, chance *rand.Rand, spares, large int) openedLog {
 // A disk may keep any sectors of what was not synced, in the moment of a batch or behind it. The store
 // opens, with a beginning of the batches that has all that were synced.
 func TestALogOpensAfterAnyLossOfPower(t *testing.T) {
+	t.Parallel()
 	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
 	chance := rand.New(rand.NewPCG(seed, 0))
 	if !tuning.Enabled || strings.HasPrefix(Version(), "6.") {

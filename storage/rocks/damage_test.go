@@ -75,6 +75,7 @@ func flipMiddle(b []byte) []byte {
 }
 
 func TestATornEndOfTheLogIsDropped(t *testing.T) {
+	t.Parallel()
 	whole := filled(t, false)
 	size := 0
 	change(t, largest(t, whole, "*.log"), func(b []byte) []byte { size = len(b); return b })
@@ -254,6 +255,7 @@ func TestADamagedTableIsReportedAndNeverPanics(t *testing.T) {
 }
 
 func TestDamagedFilesAreReported(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, pattern string
 		damage        func(b []byte) []byte

@@ -77,6 +77,7 @@ func modes() []rocks.Mode { return []rocks.Mode{rocks.LowSpace, rocks.Balanced, 
 // TestARebuildOfASoundStoreChangesNothing reads tables and logs in our own way, though
 // all of them are sound, and compares with what was written.
 func TestARebuildOfASoundStoreChangesNothing(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			dir, left := mixed(t, mode)
@@ -126,6 +127,7 @@ func rebuilt(t *testing.T, dir string) (map[string]string, rocks.Rebuilt) {
 
 // TestATableIsReadWithoutItsIndex: all data blocks are found without what leads to them.
 func TestATableIsReadWithoutItsIndex(t *testing.T) {
+	t.Parallel()
 	for _, mode := range modes() {
 		t.Run(string(mode), func(t *testing.T) {
 			dir, left := mixed(t, mode)
@@ -152,6 +154,7 @@ func TestATableIsReadWithoutItsIndex(t *testing.T) {
 // TestWhatWasDeletedStaysDeleted flips a byte in each table, one after the other, where
 // most of what the tables hold are deletions of what other tables hold.
 func TestWhatWasDeletedStaysDeleted(t *testing.T) {
+	t.Parallel()
 	dir, left := mixed(t, rocks.Balanced)
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
 	if err != nil || len(tables) < 3 {

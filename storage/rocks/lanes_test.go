@@ -179,6 +179,7 @@ func TestLanesOfIrregularKeys(t *testing.T) {
 // Readers beside the writer see all that was committed before they began, in order,
 // through memtables that are being filled, are complete, and are flushed.
 func TestLanesBesideReaders(t *testing.T) {
+	t.Parallel()
 	s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace, Memtable: Lanes})
 	if err != nil {
 		t.Fatal(err)

@@ -38,6 +38,7 @@ func spread(t *testing.T) (dir string, total int) {
 }
 
 func TestARebuildLosesNoMoreThanTheDamagedBlocks(t *testing.T) {
+	t.Parallel()
 	for _, x := range []struct {
 		name   string
 		damage func(b []byte)

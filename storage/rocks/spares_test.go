@@ -119,6 +119,7 @@ func TestALogIsWrittenOverZerosAndCutToItsLength(t *testing.T) {
 // Whatever part of the last write a disk has kept: that write was not acknowledged, and everything
 // before it is there.
 func TestAWriteThatTheDiskHasNotKeptIsCutOff(t *testing.T) {
+	t.Parallel()
 	needSpares(t)
 	const sector = 512
 	chance := rand.New(rand.NewPCG(1, 2))
@@ -180,6 +181,7 @@ func TestAWriteThatTheDiskHasNotKeptIsCutOff(t *testing.T) {
 
 // What was synced is not taken for what a disk has not kept.
 func TestDamageOfWhatWasSyncedIsNoTornEnd(t *testing.T) {
+	t.Parallel()
 	needSpares(t)
 	dir := newDir(t)
 	s := openAt(t, dir)
@@ -255,6 +257,7 @@ func TestAWriteBehindOneThatTheDiskHasNotKeptIsCutOff(t *testing.T) {
 }
 
 func TestALogThatIsUsedAgainShowsNothingOfItsPast(t *testing.T) {
+	t.Parallel()
 	needSpares(t)
 	dir := newDir(t)
 	s, err := rocks.Open(rocks.Options{Path: dir, Mode: rocks.LowSpace}) // few logs, and two spares

@@ -16,6 +16,7 @@ import (
 )
 
 func TestRocksIsAStore(t *testing.T) {
+	t.Parallel()
 	for _, memtable := range []rocks.Memtable{rocks.Lanes, rocks.SkipList} {
 		t.Run(string(memtable), func(t *testing.T) {
 			storetest.Exercise(t, func(t *testing.T, dir string) storetest.Store {

@@ -76,6 +76,7 @@ func TestALogThatWasCutIsFoundByTheNextOne(t *testing.T) {
 // What is missing at the beginning of a log that is damaged there was in this log: the one before it was
 // synced before this one began. A node cuts its newest log off at such damage.
 func TestDamageAtTheBeginningOfALogNamesIt(t *testing.T) {
+	t.Parallel()
 	origin, logs := severalLogs(t)
 	newest := filepath.Base(logs[len(logs)-1])
 	for name, damage := range map[string]func([]byte) []byte{
@@ -122,6 +123,7 @@ func TestDamageAtTheEndOfALogNamesIt(t *testing.T) {
 // TestAManifestThatWasCutIsFound cuts a MANIFEST between all of its records, one after the
 // other: it is found, or what is left leads to everything that there is.
 func TestAManifestThatWasCutIsFound(t *testing.T) {
+	t.Parallel()
 	origin, left := mixed(t, rocks.Balanced)
 	s := openAt(t, origin) // the second MANIFEST begins with all that the first had
 	put(t, s, storage.Messages, "last", "1")
@@ -197,6 +199,7 @@ func TestTheListOfLogsIsBounded(t *testing.T) {
 // RocksDB ends the process over a footer that names no checksum, or leads elsewhere. It is
 // never asked to read such a table.
 func TestATableWhoseFooterLeadsNowhereIsNotOpened(t *testing.T) {
+	t.Parallel()
 	origin := filled(t, true)
 	table := largest(t, origin, "*.sst")
 	const footer = 53
