@@ -26,8 +26,8 @@ const hangs = "1h"
 func racing() []string {
 	return []string{
 		"resp", "commands", "engine", "storage", "cli/remote", "cli/top", "cli/worker", "internal/admin",
-		"internal/broker", "internal/cluster", "internal/events", "internal/mailbox", "internal/relay", "internal/replica",
-		"internal/signals", "internal/telemetry",
+		"internal/broker", "internal/cluster", "internal/events", "internal/mailbox", "internal/relay", "internal/signals",
+		"internal/telemetry",
 	}
 }
 
@@ -277,7 +277,7 @@ func (p *project) prove() []phase {
 		p.make("build", "build"),
 		p.driven(p.goTest("broker", cgo, blackBox)),
 		p.driven(p.goTest("processes", cgo, paths(driving())...)),
-		p.race("-short", "./cli", "./"+store),
+		p.race("-short", "./cli", "./internal/replica", "./"+store),
 		p.goTest("packages", cgo, p.others(driving())...),
 		p.fault(), p.notrace(),
 	}

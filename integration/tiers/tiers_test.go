@@ -332,7 +332,7 @@ func TestTestsOfTheStoreWithGoroutinesRunUnderTheDetector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, part := range strings.Split(string(text), "\nfunc ") {
+		for part := range strings.SplitSeq(string(text), "\nfunc ") {
 			name, body, _ := strings.Cut(part, "(")
 			if !strings.HasPrefix(name, "Test") || !starts.MatchString(body) {
 				continue
