@@ -65,16 +65,16 @@ quick: ## test what needs neither cgo nor a process: the loop of development, 90
 	CGO_ENABLED=0 $(TIERS) quick $(PHASES)
 
 test: setup-tests setup-dashboard ## test all that a change has to pass: 10 minutes on two cores; make test PHASES="race site"
-	CGO_ENABLED=0 $(TIERS) test $(PHASES)
+	$(TIERS) test $(PHASES)
 
 check: setup-tests setup-dashboard $(LINT) ## lint, then test: what CI runs
-	CGO_ENABLED=0 $(TIERS) check $(PHASES)
+	$(TIERS) check $(PHASES)
 
 prove: setup-tests setup-dashboard ## test everything at length, an hour and more; it goes on where it was interrupted: make prove PHASES="fuzz torture"
-	CGO_ENABLED=0 $(TIERS) prove $(PHASES)
+	$(TIERS) prove $(PHASES)
 
 # One run for all modules: a workspace names them.
-MODULES := ./... ./integration/peers/... ./integration/dashboard/... ./internal/admin/ui/build/... ./tools/site/... $(ADAPTERS:%=./%/...)
+MODULES := ./... ./integration/peers/... ./integration/dashboard/... ./internal/admin/ui/build/... $(ADAPTERS:%=./%/...)
 lint: $(LINT) ## check format and lint of all modules, and the types of the dashboard
 	GOWORK=$(CURDIR)/tools/lint.work $(LINT) run $(MODULES)
 	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi

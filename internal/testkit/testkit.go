@@ -72,7 +72,7 @@ func poll(limit time.Duration, holds func() bool) bool {
 		if time.Now().After(end) {
 			return false
 		}
-		time.Sleep(look)
+		time.Sleep(look) //nolint:forbidigo // the one place that polls
 	}
 	return true
 }

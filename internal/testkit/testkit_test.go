@@ -40,14 +40,14 @@ func TestEventuallyWaitsForWhatIsLate(t *testing.T) {
 func TestWhatNeverHappensFails(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		began := time.Now()
-		if !fails(func(tb testing.TB) { Eventually(tb, "no is yes", func() bool { return false }) }) {
-			t.Error("Eventually did not fail")
-		}
-		if !fails(func(tb testing.TB) { EventuallyEqual(tb, "one", 2, func() int { return 1 }) }) {
-			t.Error("EventuallyEqual did not fail")
-		}
-		if !fails(func(tb testing.TB) { Receive(tb, "a value arrives", make(chan int)) }) {
-			t.Error("Receive did not fail")
+		for name, wait := range map[string]func(testing.TB){
+			"Eventually":      func(tb testing.TB) { tb.Helper(); Eventually(tb, "no is yes", func() bool { return false }) },
+			"EventuallyEqual": func(tb testing.TB) { tb.Helper(); EventuallyEqual(tb, "one", 2, func() int { return 1 }) },
+			"Receive":         func(tb testing.TB) { tb.Helper(); Receive(tb, "a value arrives", make(chan int)) },
+		} {
+			if !fails(wait) {
+				t.Errorf("%s did not fail", name)
+			}
 		}
 		if took := time.Since(began); took < 3*Patience() {
 			t.Errorf("gave up after %v", took)
