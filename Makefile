@@ -200,7 +200,7 @@ damage: build ## damage N stores, and judge each start, check and repair: make d
 	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)
 
 test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
-	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -short -count=1 -timeout $(HANGS) ./...) || exit 1; done
+	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) ./...) || exit 1; done
 	@for f in $(FRAMEWORKS); do echo "$$f" && TEST_BROKER=$(CURDIR)/$(BIN) adapters/$$f/tests/run || exit 1; done
 
 test-celery: ## let the Celery of Debian 13, which is newer, drive its adapter there: see test-systems
