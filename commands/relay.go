@@ -396,7 +396,11 @@ type splice struct {
 	next  int  // the next command
 }
 
+// take takes a piece of the leader's reply. It is empty if the client has gone before there was one.
 func (x *splice) take(b []byte) {
+	if len(b) == 0 {
+		return
+	}
 	if !x.begun {
 		x.begun = true
 		if x.plain = b[0] != '*'; !x.plain {

@@ -601,3 +601,13 @@ func TestOperatorsReachTheLeaderThroughAnyNode(t *testing.T) {
 		}
 	}
 }
+
+// A transaction whose client has gone is concluded without a reply, from which nothing is written.
+func TestAnEmptyReplyToATransactionIsNothing(t *testing.T) {
+	var w resp.Writer
+	x := splice{w: &w, exec: &execCall{}}
+	x.take(nil)
+	if got := w.Take(); len(got) != 0 {
+		t.Errorf("%q is written", got)
+	}
+}
