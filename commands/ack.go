@@ -93,6 +93,7 @@ func nack() Spec {
 		Name: "FILA.NACK", Group: "fila", Since: "0.1.0", Complexity: "O(1); the hook runs off-loop", Returns: "map",
 		Summary: "Reports that a delivery has failed: the message is retried after a delay, or dead once its attempts are used up. " +
 			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
+			"The first 8 KiB of the ERROR are kept with the message, up to a whole character. " +
 			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL. " +
 			"USED settles the budgets of the message all the same; without it a nack costs nothing.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/internal/command"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/resp"
 )
 
@@ -195,7 +196,7 @@ func (s *Session) operate(do func(r Replication, done func(error))) error {
 // reasonMax bounds what a reply says of the troubles of one node, in bytes.
 const reasonMax = 400
 
-func clipReason(s string) string { return s[:min(len(s), reasonMax)] }
+func clipReason(s string) string { return errtext.Clip(s, reasonMax) }
 
 // clusterError is the error of a command that the leader does. Those of commands have a code.
 func clusterError(err error) error {

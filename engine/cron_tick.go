@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
 
@@ -229,10 +230,9 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	s := &e.set
 	switch {
 	case err != nil:
-		text := err.Error()
 		s.Missed++
 		c.health.counters.missed++
-		s.LastError, s.ErrorAt = text[:min(len(text), cronErrorMax)], c.now
+		s.LastError, s.ErrorAt = errtext.Clip(err.Error(), cronErrorMax), c.now
 	case owner != (ID{}):
 		s.Skipped++
 	default:

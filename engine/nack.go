@@ -4,17 +4,17 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/errtext"
+	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
-
-	"github.com/faisca/fila/internal/hook"
 )
 
 // Nack is a request to end a lease as failed.
 type Nack struct {
 	Queue   string
 	Receipt Receipt
-	Error   string        // why the delivery failed; kept with the message, cut at ErrorBytes
+	Error   string        // why the delivery failed; kept with the message, clipped to ErrorBytes
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: dead-letter the message at once
 	Used    *int64        // what the budgets of the message are settled with, 0 to credit.ChargeMax; nil: nothing
@@ -24,7 +24,8 @@ type Nack struct {
 	look     *lookup               // of a message that a call of the same transaction leases
 }
 
-// ErrorBytes bounds the error text that is kept with a message, in bytes.
+// ErrorBytes bounds the error text that is kept with a message, in bytes. It is cut at a
+// character.
 const ErrorBytes = 8 << 10
 
 // The values of NackResult.Action.
@@ -92,7 +93,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 			return NackResult{}, err
 		}
 	}
-	m.fail(c.now, req.Error[:min(len(req.Error), ErrorBytes)])
+	m.fail(c.now, errtext.Clip(req.Error, ErrorBytes))
 	c.count(q, countNacked, 1)
 	c.out.sync = true
 	c.observeWork(m, OutcomeNacked)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -333,9 +334,9 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Taken: int64(j.taken), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
 	}
 	if f := j.req.Filter; f != nil {
-		info.From = f.Origin[:min(len(f.Origin), redriveShown)]
+		info.From = errtext.Clip(f.Origin, redriveShown)
 		if f.Error != nil {
-			info.Error = new((*f.Error)[:min(len(*f.Error), redriveShown)])
+			info.Error = new(errtext.Clip(*f.Error, redriveShown))
 		}
 	}
 	return info, nil

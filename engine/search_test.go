@@ -211,6 +211,17 @@ func TestASearchFindsMessagesInEveryState(t *testing.T) {
 	w.sound()
 }
 
+// A long error is kept up to its last whole character.
+func TestALongErrorIsNotCutWithinACharacter(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.die("q", strings.Repeat("€", ErrorBytes/3+10)) // of three bytes, and 8192 is no multiple of three
+	kept := strings.Repeat("€", ErrorBytes/3)
+	if got := w.search(Browse{Queue: "q.dlq", Count: 1, Filter: &Filter{Error: &kept}}); len(got.ids) != 1 {
+		t.Error("the message is not found by the whole characters of its error")
+	}
+}
+
 // What a page does off the loop is bounded, whatever the messages and the patterns are.
 func TestAPageOfASearchEndsWhenItHasDoneMuch(t *testing.T) {
 	w := newWorld(t, nil)

@@ -26,7 +26,7 @@ func layers() map[string]layer {
 		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/timeline", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/replica"}},
 		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/timeline", "internal/topology", "internal/tracing", "resp"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/errtext", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/timeline", "internal/topology", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
 		},
 		// The command table: it does not know what a command does.
