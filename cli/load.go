@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -80,8 +81,8 @@ func (l *Loaded) file(in Input) error {
 	}
 	l.File = path
 	values := tree.All()
-	// In the order of names, so that of two mistakes it is always the same one
-	// that is reported first.
+	// All mistakes are reported in one line, in the order of names.
+	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		raw := values[name]
 		if name == "queues" || name == "topics" {
@@ -98,12 +99,22 @@ func (l *Loaded) file(in Input) error {
 			err = s.blame(s.value.set(raw))
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+			wrong = append(wrong, err.Error())
+			continue
 		}
 		l.sources[name] = path
 	}
+	if more := len(wrong) - mistakesMax; more > 0 {
+		wrong = append(wrong[:mistakesMax], fmt.Sprintf("and %d more", more))
+	}
+	if wrong != nil {
+		return fmt.Errorf("%s: %s", path, strings.Join(wrong, "; "))
+	}
 	return nil
 }
+
+// mistakesMax bounds the settings of a file that an error names.
+const mistakesMax = 5
 
 func (l *Loaded) environ(in Input) error {
 	for _, pair := range slices.Sorted(slices.Values(in.Environ)) {
@@ -164,7 +175,12 @@ func (l *Loaded) suggest(name string, show func(setting) string) string {
 	for i, s := range l.settings {
 		names[i] = s.name
 	}
-	if i := nearest(name, names); i >= 0 {
+	// A setting of a section that was written outside of it.
+	i := slices.IndexFunc(names, func(full string) bool { return strings.HasSuffix(full, "."+name) })
+	if i < 0 {
+		i = nearest(name, names)
+	}
+	if i >= 0 {
 		return fmt.Sprintf("; did you mean %s?", show(l.settings[i]))
 	}
 	return "; `fila config` lists all"
@@ -237,10 +253,16 @@ func expand(path string) (string, error) {
 	return path, nil
 }
 
+// readText reads a file of text. A byte order mark before it, which some editors write, is skipped.
+func readText(path string) ([]byte, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the user has named this file
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err
+}
+
 // bytesOf gives koanf the bytes of a file.
 type bytesOf struct{ path string }
 
-func (b bytesOf) ReadBytes() ([]byte, error) { return os.ReadFile(b.path) }
+func (b bytesOf) ReadBytes() ([]byte, error) { return readText(b.path) }
 
 func (b bytesOf) Read() (map[string]any, error) {
 	return nil, errors.New("a file has to be parsed")

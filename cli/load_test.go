@@ -79,6 +79,23 @@ path = "from-file"
 	}
 }
 
+// Editors of Windows put a mark before the text.
+func TestAByteOrderMarkIsSkipped(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "fila.toml", "\ufeff[server]\nmaxclients = 11\n[[queues]]\nname = 'orders'\n")
+	l, err := Load(Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l.Config.Server.MaxClients != 11 || len(l.Config.Queues) != 1 {
+		t.Errorf("%d clients, %d queues", l.Config.Server.MaxClients, len(l.Config.Queues))
+	}
+	write(t, "queues.toml", "\ufeff[[queues]]\nname = 'orders'\n")
+	if q, _, err := loadQueues("queues.toml"); err != nil || len(q) != 1 {
+		t.Errorf("%v, %v", q, err)
+	}
+}
+
 func TestANamedFileIsTheOnlyOne(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "fila.toml", "[server]\nmaxclients = 1\n")
@@ -104,7 +121,8 @@ func TestWhatCannotBeStopsTheStart(t *testing.T) {
 		"unknown in the file":           {file: "[storage]\npth = 'x'", want: []string{"fila.toml", "storage.pth", "did you mean storage.path?"}},
 		"unknown section":               {file: "[colour]\nred = 1", want: []string{"colour.red", "fila config"}},
 		"unknown empty section":         {file: "[colour]", want: []string{"colour"}},
-		"unknown at the top":            {file: "path = 'x'", want: []string{"no setting is named path"}},
+		"unknown at the top":            {file: "path = 'x'", want: []string{"no setting is named path", "did you mean storage.path?"}},
+		"an address at the top":         {file: "listen_addr = ':1'", want: []string{"no setting is named listen_addr", "did you mean server.listen_addr?"}},
 		"a section too deep":            {file: "[storage.path]\nx = 1", want: []string{"storage.path.x"}},
 		"a section as value":            {file: "storage = 1", want: []string{"no setting is named storage"}},
 		"text for a number":             {file: "[server]\nmaxclients = '10'", want: []string{"server.maxclients", "whole number", `"10"`}},
@@ -137,7 +155,9 @@ func TestWhatCannotBeStopsTheStart(t *testing.T) {
 		"a first backoff over the last": {in: flags("scheduler.backoff_ms", "300001"), want: []string{"scheduler.max_backoff_ms"}},
 		"a file that is not there":      {in: Input{File: "none.toml"}, want: []string{"--config", "none.toml"}},
 		"a directory for a file":        {in: Input{File: "."}, want: []string{"directory"}},
-		"two mistakes, first named":     {file: "[storage]\nmode='x'\nengine='y'", want: []string{"storage.engine"}},
+		"two mistakes":                  {file: "[storage]\nmode='x'\nengine='y'", want: []string{"storage.engine", "storage.mode"}},
+		"two wrong values":              {file: "[server]\nmaxclients = 0\n[log]\nlevel = 'loud'", want: []string{"server.maxclients", "log.level"}},
+		"a byte order mark and more":    {file: "\ufeff[server]\nmaxclients = 0", want: []string{"server.maxclients"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

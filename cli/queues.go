@@ -65,7 +65,7 @@ func queueFields() []queueField {
 
 // loadQueues reads a file that contains only queues and topics.
 func loadQueues(path string) ([]Queue, []Topic, error) {
-	text, err := os.ReadFile(path) //nolint:gosec // it is the file that was named
+	text, err := readText(path)
 	if err != nil {
 		return nil, nil, fmt.Errorf("queues: %w", err)
 	}

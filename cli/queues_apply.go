@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -175,7 +174,7 @@ func (l *Loaded) queues() error {
 
 // ownQueues reads the [[queues]] or the [[topics]] of the configuration file.
 func (l *Loaded) ownQueues(path, name string, raw any) error {
-	text, err := os.ReadFile(path) //nolint:gosec // the user has named this file
+	text, err := readText(path)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}

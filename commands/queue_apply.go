@@ -250,7 +250,7 @@ func switched(on *bool) *int64 {
 
 func parseDefinition(definition []byte) (set engine.QueueSet, sources [][2]string, err error) {
 	all := reflect.New(definitionType())
-	d := json.NewDecoder(bytes.NewReader(definition))
+	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(definition, []byte("\ufeff")))) // of a file as some editors write it
 	d.DisallowUnknownFields()
 	if err := d.Decode(all.Interface()); err != nil {
 		return set, nil, command.Refuse("INVALID", "definition: "+definitionError(err))

@@ -240,7 +240,7 @@ func TestFileIsWhatWasSaved(t *testing.T) {
 	if _, err := New(testCatalog(), Config{File: path}); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Fatalf("a file that is not there: %v", err)
 	}
-	write(t, path, "# users\n\nuser worker on >pw %R~jobs* &ev* +@read -box|open\n")
+	write(t, path, "\ufeff# users\n\nuser worker on >pw %R~jobs* &ev* +@read -box|open\n")
 	u := make1(t, Config{File: path})
 	if u.Authenticate("worker", []byte("pw")) == nil || !u.Account("default").User().Open() {
 		t.Error("the users of the file are not there")

@@ -32,7 +32,7 @@ func (u *Users) parseFile() (map[string]*User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("auth.acl_file: %w", err)
 	}
-	return u.parse(u.cfg.File, strings.Split(string(text), "\n"))
+	return u.parse(u.cfg.File, strings.Split(strings.TrimPrefix(string(text), "\ufeff"), "\n")) // editors write a byte order mark
 }
 
 // Save writes all users to the file, atomically and readable by its owner only.
