@@ -156,7 +156,7 @@ func clientReply() Spec {
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			switch {
 			case in.Has("on"):
-				s.mute = muteNone
+				s.mute, s.unmuted = muteNone, true
 			case in.Has("off"):
 				s.mute = muteAll
 			case s.mute == muteNone:

@@ -55,6 +55,7 @@ type Session struct {
 	authFailures int                         // failed attempts to authenticate
 	account      atomic.Pointer[acl.Account] // whose rights apply; set by the reading goroutine only
 	mute         muteMode
+	unmuted      bool // the command being handled is CLIENT REPLY ON
 	tracking     *tracking
 	subs         subscriptions
 	subscriber   events.Subscriber
@@ -303,8 +304,11 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 		s.later = nil
 		return
 	}
-	if s.mute != before { // CLIENT REPLY replies only to ON
-		silent = s.mute != muteNone
+	switch { // CLIENT REPLY replies only to ON, and always to that
+	case s.unmuted:
+		silent, s.unmuted = false, false
+	case s.mute != before:
+		silent = true
 	}
 	if s.mute == muteNext {
 		s.mute = muteThis
