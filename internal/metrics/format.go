@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -80,11 +81,31 @@ func (b *buffer) WriteString(s string) (int, error) {
 	return b.Buffer.WriteString(s)
 }
 
+// familiesOfCounters returns the names that the families of counters have in OpenMetrics: without _total. Of two
+// families that are named the same there, the counter stays: go_memstats_alloc_bytes is left out, whose value
+// go_memstats_heap_alloc_bytes has as well.
+func familiesOfCounters(all []*dto.MetricFamily) map[string]bool {
+	names := map[string]bool{}
+	for _, of := range all {
+		if of.GetType() == dto.MetricType_COUNTER {
+			names[strings.TrimSuffix(of.GetName(), "_total")] = true
+		}
+	}
+	return names
+}
+
 // encode writes metrics in a format.
 func encode(all []*dto.MetricFamily, f Format, breaks *yield.Breaks) ([]byte, error) {
 	b := buffer{breaks: breaks}
 	e := expfmt.NewEncoder(&b, f.expfmt())
+	var counters map[string]bool // by the name of their family in OpenMetrics
+	if f == OpenMetrics {
+		counters = familiesOfCounters(all)
+	}
 	for _, of := range all {
+		if of.GetType() != dto.MetricType_COUNTER && counters[of.GetName()] {
+			continue
+		}
 		if err := e.Encode(of); err != nil {
 			return nil, fmt.Errorf("metric %s: %w", of.GetName(), err)
 		}

@@ -235,6 +235,32 @@ func TestNamesThatAreNotTextFailNoScrape(t *testing.T) {
 	}
 }
 
+// OpenMetrics names the family of a counter without _total, and has no family twice.
+func TestNoFormatDeclaresAFamilyTwice(t *testing.T) {
+	b := start(t, Config{Queues: 10, Keys: 10, Throttles: 10})
+	for _, f := range []Format{Text, OpenMetrics} {
+		declared := map[string]bool{}
+		for line := range strings.Lines(string(b.scrape(f, nil))) {
+			words := strings.Fields(line)
+			if len(words) < 4 || words[0] != "#" || words[1] != "TYPE" {
+				continue
+			}
+			if declared[words[2]] {
+				t.Errorf("%s declares %s twice", f, words[2])
+			}
+			declared[words[2]] = true
+		}
+		if len(declared) < 50 {
+			t.Errorf("%s declares %d families", f, len(declared))
+		}
+		for _, name := range []string{"go_memstats_heap_alloc_bytes", "go_goroutines"} {
+			if !declared[name] {
+				t.Errorf("%s does not declare %s", f, name)
+			}
+		}
+	}
+}
+
 // native parses an answer in protobuf.
 func native(t *testing.T, text []byte) map[string]*dto.MetricFamily {
 	t.Helper()
