@@ -77,12 +77,12 @@ they are left out, and applying the file leaves them as they are.`,
 func queueOptions() []option {
 	var all []option
 	for _, r := range queueset.All() {
-		o := option{name: strings.ReplaceAll(strings.TrimSuffix(r.Name, "_ms"), "_", "-"), token: r.Token, kind: number, usage: "`" + string(r.Unit) + "` of " + r.Name}
+		o := option{name: strings.ReplaceAll(strings.TrimSuffix(r.Name, "_ms"), "_", "-"), token: r.Token, kind: number, usage: r.Doc}
 		switch r.Unit {
 		case queueset.Millis:
-			o.kind, o.usage = millis, "`duration` of "+r.Name
+			o.kind = millis
 		case queueset.Switch:
-			o.kind, o.usage = text, "`on|off`: "+r.Name
+			o.kind = text
 		default:
 		}
 		all = append(all, o)

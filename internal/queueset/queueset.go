@@ -72,6 +72,7 @@ const MillisMax = 100 * 365 * 24 * 3600 * 1000
 type Row struct {
 	Name     string // in FILA.QUEUE INFO, plans, JSON and TOML
 	Token    string // of the argument; in lower case, the argument's name
+	Doc      string // what it is, as the help of the command line says it: the value is in backquotes
 	Unit     Unit
 	Min, Max int64
 	// Configured says that 0 is allowed as well, and stands for the setting of the configuration:
@@ -85,21 +86,21 @@ type Row struct {
 // Rows returns the table.
 func Rows() [count]Row {
 	return [count]Row{
-		Visibility:    {Name: "visibility_ms", Token: "VISIBILITY", Unit: Millis, Min: 1, Max: MillisMax, Record: 2, Inherited: true},
-		MaxAttempts:   {Name: "max_attempts", Token: "MAXATTEMPTS", Unit: Count, Max: math.MaxUint32, Record: 7},
-		Backoff:       {Name: "backoff_ms", Token: "BACKOFF", Unit: Millis, Max: MillisMax, Record: 3, Inherited: true},
-		MaxBackoff:    {Name: "max_backoff_ms", Token: "MAXBACKOFF", Unit: Millis, Max: MillisMax, Record: 4, Inherited: true},
-		BackoffJitter: {Name: "backoff_jitter_percent", Token: "BACKOFFJITTER", Unit: Percent, Max: 100, Record: 17, Inherited: true},
-		TTL:           {Name: "ttl_ms", Token: "TTL", Unit: Millis, Max: MillisMax, Record: 5},
-		MaxDepth:      {Name: "max_depth", Token: "MAXDEPTH", Unit: Count, Max: math.MaxInt64, Record: 8},
-		KeyMaxDepth:   {Name: "key_max_depth", Token: "KEYMAXDEPTH", Unit: Count, Max: math.MaxInt64, Record: 9},
-		DedupWindow:   {Name: "dedup_window_ms", Token: "DEDUPWINDOW", Unit: Millis, Max: MillisMax, Record: 6, Inherited: true},
-		LuaTimeout:    {Name: "lua_timeout_ms", Token: "LUATIMEOUT", Unit: Millis, Min: 1, Max: 60_000, Configured: true, Record: 18},
-		LuaMemory:     {Name: "lua_memory_bytes", Token: "LUAMEMORY", Unit: Bytes, Min: 256 << 10, Max: 1 << 30, Configured: true, Record: 19},
-		BreakerErrors: {Name: "breaker_errors", Token: "BREAKERERRORS", Unit: Count, Min: 1, Max: 1_000_000, Configured: true, Record: 20},
-		Signals:       {Name: "signals", Token: "SIGNALS", Unit: Switch, Max: 1, Record: 21},
-		Ordered:       {Name: "ordered", Token: "ORDERED", Unit: Switch, Max: 1, Record: 22},
-		ResultTTL:     {Name: "result_ttl_ms", Token: "RESULTTTL", Unit: Millis, Max: MillisMax, Default: 3_600_000, Record: 23, Inherited: true},
+		Visibility:    {Name: "visibility_ms", Token: "VISIBILITY", Doc: "`duration` of a lease for which FILA.LEASE gives none", Unit: Millis, Min: 1, Max: MillisMax, Record: 2, Inherited: true},
+		MaxAttempts:   {Name: "max_attempts", Token: "MAXATTEMPTS", Doc: "a message is dead after `n` failures; 0: never", Unit: Count, Max: math.MaxUint32, Record: 7},
+		Backoff:       {Name: "backoff_ms", Token: "BACKOFF", Doc: "`duration` of the delay before the first retry, which doubles with each failure", Unit: Millis, Max: MillisMax, Record: 3, Inherited: true},
+		MaxBackoff:    {Name: "max_backoff_ms", Token: "MAXBACKOFF", Doc: "`duration` of the longest delay before a retry", Unit: Millis, Max: MillisMax, Record: 4, Inherited: true},
+		BackoffJitter: {Name: "backoff_jitter_percent", Token: "BACKOFFJITTER", Doc: "`percent` of the delay before a retry that is random", Unit: Percent, Max: 100, Record: 17, Inherited: true},
+		TTL:           {Name: "ttl_ms", Token: "TTL", Doc: "`duration` after which a message that is not done is dead; 0: never", Unit: Millis, Max: MillisMax, Record: 5},
+		MaxDepth:      {Name: "max_depth", Token: "MAXDEPTH", Doc: "the queue refuses messages beyond `n`; 0: no limit", Unit: Count, Max: math.MaxInt64, Record: 8},
+		KeyMaxDepth:   {Name: "key_max_depth", Token: "KEYMAXDEPTH", Doc: "the queue refuses messages of a fairness key beyond `n`; 0: no limit", Unit: Count, Max: math.MaxInt64, Record: 9},
+		DedupWindow:   {Name: "dedup_window_ms", Token: "DEDUPWINDOW", Doc: "`duration` for which deduplication ids are remembered; 0: not at all", Unit: Millis, Max: MillisMax, Record: 6, Inherited: true},
+		LuaTimeout:    {Name: "lua_timeout_ms", Token: "LUATIMEOUT", Doc: "`duration` of the longest call of a hook; 0: lua.timeout_ms of the configuration", Unit: Millis, Min: 1, Max: 60_000, Configured: true, Record: 18},
+		LuaMemory:     {Name: "lua_memory_bytes", Token: "LUAMEMORY", Doc: "`bytes` that a call of a hook may allocate; 0: lua.memory_bytes of the configuration", Unit: Bytes, Min: 256 << 10, Max: 1 << 30, Configured: true, Record: 19},
+		BreakerErrors: {Name: "breaker_errors", Token: "BREAKERERRORS", Doc: "a hook is left out for a while after `n` failures in a row; 0: lua.breaker_errors of the configuration", Unit: Count, Min: 1, Max: 1_000_000, Configured: true, Record: 20},
+		Signals:       {Name: "signals", Token: "SIGNALS", Doc: "`on|off`: record what becomes of messages as signals, for hooks", Unit: Switch, Max: 1, Record: 21},
+		Ordered:       {Name: "ordered", Token: "ORDERED", Doc: "`on|off`: at most one message of each fairness key is leased or retrying at a time", Unit: Switch, Max: 1, Record: 22},
+		ResultTTL:     {Name: "result_ttl_ms", Token: "RESULTTTL", Doc: "`duration` for which results of acks are kept; 0: not at all", Unit: Millis, Max: MillisMax, Default: 3_600_000, Record: 23, Inherited: true},
 	}
 }
 

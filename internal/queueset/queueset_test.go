@@ -13,7 +13,7 @@ import (
 func TestTheTableIsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for s, row := range queueset.All() {
-		if row.Name == "" || row.Token == "" || row.Unit == "" || row.Record == 0 {
+		if row.Name == "" || row.Token == "" || row.Unit == "" || row.Record == 0 || strings.Count(row.Doc, "`") != 2 {
 			t.Errorf("setting %d: %+v lacks a column", s, row)
 		}
 		if row.Min < 0 || row.Max <= row.Min || row.Default > uint64(row.Max) {
