@@ -190,7 +190,7 @@ stale: build ## stop leaders N times under load: what one hands out when it goes
 	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestAStoppedLeaderHandsOutNothing$$' -args -stale-rounds $(if $(filter command line environment,$(origin N)),$(N),200)
 
 credits: build ## kill the broker 20 times while 100 workers share a budget, then judge its sums by the answers
-	CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestCreditsAddUpWhenTheBrokerIsKilled$$' -args -budget-workers 100 -budget-kills 20
+	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestCreditsAddUpWhenTheBrokerIsKilled$$' -args -budget-workers 100 -budget-kills 20
 
 faults: setup ## plant each fault of internal/fault into a broker, and see that the torture finds it
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault

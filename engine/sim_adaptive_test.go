@@ -38,11 +38,19 @@ func grown(value int64, most, inUse int64) int64 {
 	if 2*inUse*unit < value {
 		return value
 	}
-	return min(value+max(unit, most*unit/20)*unit/value, most*unit)
+	return min(unrounded(value+max(unit, most*unit/20)*unit/value), most*unit)
 }
 
 // cut is a limit in millionths after a failure.
-func cut(value int64, least int64) int64 { return max(value*7/10, least*1_000_000) }
+func cut(value int64, least int64) int64 { return max(unrounded(value*7/10), least*1_000_000) }
+
+// unrounded is a limit that lacks less than 20 millionths of a whole number, which rounding has taken.
+func unrounded(value int64) int64 {
+	if next := (value + 19) / 1_000_000 * 1_000_000; next > value {
+		return next
+	}
+	return value
+}
 
 // lookAtLimits records the cuts since the last look.
 func (o *oracle) lookAtLimits(c *core) {

@@ -62,7 +62,10 @@ func Build(ctx context.Context, name, pkg string, flags ...string) (string, erro
 	}
 	file := filepath.Join(root, ".cache", "test", filepath.Base(dir), name)
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", file}, flags...), pkg)...)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, os.Environ()
+	if pkg == "." { // with its store, also where the tests are built without cgo
+		cmd.Env = append(cmd.Env, "CGO_ENABLED=1")
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build %s: %w\n%s", pkg, err, out)
 	}
