@@ -43,6 +43,7 @@
 //	                       next leader; all others are answered MISCONF, may have happened or not.
 //	                       A reply of which the client has a part cannot be completed: ErrCut
 //	another node leads     the link to the earlier leader ends after a moment, as if it broke
+//	no leader is known     for longer than a moment, likewise
 //	this node leads        what is left goes through a link of this process to itself; what the client
 //	                       sends after the last reply need not be sent anywhere
 //	the client is gone     the stream is closed for writing, and the leader sees that its client has no

@@ -331,7 +331,7 @@ func TestALeaderThatCannotBeReachedIsTriedAgain(t *testing.T) {
 }
 
 func TestWhatALostLeaderMayHaveDoneIsNotSentAgain(t *testing.T) {
-	for _, how := range []string{"the link breaks", "another leads", "this node leads"} {
+	for _, how := range []string{"the link breaks", "another leads", "this node leads", "it is not heard"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(c *cluster) {
 				c.Follow("a")
@@ -345,6 +345,11 @@ func TestWhatALostLeaderMayHaveDoneIsNotSentAgain(t *testing.T) {
 					c.Lose()
 					c.nodes["a"].crash()
 					synctest.Wait()
+					c.Follow("b")
+				case "it is not heard":
+					c.Lose()
+					time.Sleep(lostGrace)
+					c.want(all[1:2], perhaps)
 					c.Follow("b")
 				case "another leads":
 					c.Follow("b")
@@ -615,7 +620,7 @@ func TestALinkIsSharedAndOutlivesAMomentWithoutALeader(t *testing.T) {
 		hold := c.send("HOLD")
 		synctest.Wait()
 		c.Lose()
-		time.Sleep(10 * linkGrace)
+		time.Sleep(lostGrace - time.Millisecond)
 		c.Follow("a")
 		c.want(append(hold, y), "", "+Y")
 		if c.dials != 1 {

@@ -14,6 +14,7 @@ const (
 	dialTime   = time.Second            // for a link
 	againAfter = 20 * time.Millisecond  // between two attempts with the same leader
 	linkGrace  = 250 * time.Millisecond // for replies of an earlier leader that are on their way
+	lostGrace  = time.Second            // for a leader that is lost to be known again, as it is after a moment of silence
 )
 
 // Config configures a Router.
@@ -61,7 +62,8 @@ func (r *Router) Follow(node string) { r.change(&leader{known: true, node: node}
 // Lead says that this node leads: commands that wait for a leader are served here.
 func (r *Router) Lead() { r.change(&leader{known: true, self: true}) }
 
-// Lose says that no leader is known. What an earlier one still answers is taken.
+// Lose says that no leader is known. What an earlier one still answers is taken for a moment: then its link
+// ends, and with it the commands under way, since a leader that is no longer heard may never answer them.
 func (r *Router) Lose() { r.change(&leader{}) }
 
 // Close ends all links for good. Commands that wait are refused when their time is over. It is called
@@ -100,9 +102,25 @@ func (r *Router) change(to *leader) {
 		}
 		r.before = nil
 	}
+	if old.known && !to.known {
+		time.AfterFunc(lostGrace, func() { r.giveUp(old) })
+	}
 	to.over = make(chan struct{})
 	r.now = to
 	close(old.over)
+}
+
+// giveUp ends the link of the last leader, unless another one is known since, or it is again.
+func (r *Router) giveUp(lost *leader) {
+	r.mu.Lock()
+	given := r.before == lost
+	if given {
+		r.before, r.ending[lost] = nil, struct{}{}
+	}
+	r.mu.Unlock()
+	if given {
+		r.forget(lost)
+	}
 }
 
 // forget ends the link of an earlier leader.
