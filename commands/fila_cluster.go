@@ -35,25 +35,30 @@ const membersMax = 16
 func clusterStatus() Spec {
 	return Spec{
 		Name: "STATUS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of nodes", Returns: "array of map",
-		Summary: "Returns what this node knows of all nodes of its cluster, itself among them. It needs no leader: if none is known, no node has the role leader.",
+		Summary: "Asks all nodes of the cluster, and returns what this node knows of each, itself among them. A node that is silent takes it seconds. It needs no leader: if none is known, no node has the role leader. In a transaction it asks none.",
 		Reply: "An array of maps, one for each node: " + memberFields(&ReplicationState{}, &Member{}).names() + ". role is leader, voter, learner or none, " +
-			"state is online, behind, readonly, joining or down. address is that for other nodes, client that for clients. last_contact_ms is the time since this " +
+			"state is online, behind, readonly, joining or down, and online only of a node whose present process has answered, has caught up and votes, unless it is to be a learner. address is that for other nodes, client that for clients. last_contact_ms is the time since this " +
 			"node heard of it, -1 if it never has. behind counts the batches that it lacks, behind_ms is since when. named is 1 for a learner that FILA.CLUSTER LEARNER has named. ports are the kinds of ports for clients that it has: plain, cluster, sentinel, each also with _tls.",
 		Flags: []string{"admin", "noscript", "loading", "stale"}, Quiet: true,
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"FILA.CLUSTER STATUS", noCluster}},
 		Room:     always(smallRoom + membersMax*1024), Memory: "1 KiB for each node",
-		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			if s.handler.cfg.Replication == nil {
-				return errNotANode()
-			}
-			r := s.handler.cfg.Replication.State()
-			w.Array(len(r.Members))
-			for i := range r.Members {
-				memberFields(&r, &r.Members[i]).write(w)
-			}
-			return nil
+		Local: func(s *Session, _ *input, _ *resp.Writer) error {
+			return s.await(func(r Replication, done func(func(*resp.Writer))) (end func()) {
+				return r.Refresh(func() {
+					state := r.State()
+					done(state.writeMembers)
+				})
+			}, (*ReplicationState).writeMembers)
 		},
+	}
+}
+
+// writeMembers writes what is known of each node.
+func (r *ReplicationState) writeMembers(w *resp.Writer) {
+	w.Array(len(r.Members))
+	for i := range r.Members {
+		memberFields(r, &r.Members[i]).write(w)
 	}
 }
 
@@ -162,7 +167,7 @@ func clusterVerify() Spec {
 				})
 			})
 			return func() {}
-		})
+		}, nil)
 	}
 	return s
 }
@@ -190,7 +195,7 @@ func (s *Session) operate(do func(r Replication, done func(error))) error {
 			})
 		})
 		return func() {}
-	})
+	}, nil)
 }
 
 // reasonMax bounds what a reply says of the troubles of one node, in bytes.

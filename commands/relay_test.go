@@ -347,12 +347,20 @@ type fakeReplication struct {
 	done  func(int)
 	ended int
 
+	refreshed int // calls of Refresh
+
 	asked string // of an operator
 	err   error
 	found []Verified
 }
 
 func (f *fakeReplication) State() ReplicationState { return f.state }
+
+func (f *fakeReplication) Refresh(done func()) func() {
+	f.refreshed++
+	done()
+	return func() {}
+}
 
 func (f *fakeReplication) Leader() (Member, bool) {
 	m := f.state.leader()

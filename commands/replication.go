@@ -26,6 +26,9 @@ type Replication interface {
 	// State returns what this node knows. Nodes ask each other once a second, and at once when another one
 	// leads.
 	State() ReplicationState
+	// Refresh has all other nodes asked anew, and calls done when each has answered or has failed to: it
+	// takes seconds if one is silent. done is called once, from any goroutine, also when end is called.
+	Refresh(done func()) (end func())
 	// Leader returns the node that leads, false if none is known to. It is cheap.
 	Leader() (Member, bool)
 	// Await calls done with the number of other nodes that hold everything that this node holds when
@@ -110,9 +113,9 @@ type MemberState string
 // The states of a member, the best first.
 const (
 	MemberOnline   MemberState = "online"   // it has what the others have
-	MemberBehind   MemberState = "behind"   // it lacks entries for longer than some seconds
+	MemberBehind   MemberState = "behind"   // it lacks entries for longer than some seconds, or has not had them since it came
 	MemberReadOnly MemberState = "readonly" // its store or its log takes no writes
-	MemberJoining  MemberState = "joining"  // it waits for a copy of the data, or for the others
+	MemberJoining  MemberState = "joining"  // it waits for a copy of the data, for its vote, or for the others
 	MemberDown     MemberState = "down"     // it does not answer
 )
 
@@ -361,19 +364,20 @@ func wait() Spec {
 			nodes, timeout := int(min(in.Integer("numreplicas", 0), math.MaxInt32)), time.Duration(min(in.Integer("timeout", 0), most))*time.Millisecond
 			return s.await(func(r Replication, done func(func(*resp.Writer))) (end func()) {
 				return r.Await(nodes, timeout, func(n int) { done(func(w *resp.Writer) { w.Int(int64(n)) }) })
-			})
+			}, func(state *ReplicationState, w *resp.Writer) { w.Int(int64(state.upToDate())) })
 		},
 	}
 }
 
 // await answers the current command when ask has called done, with what done is given. ask is called when
 // the reply is the first of the reply queue: then the writes before it have been answered. It does not
-// wait; end, which it returns, is called when the client is gone.
-func (s *Session) await(ask func(r Replication, done func(write func(*resp.Writer))) (end func())) error {
+// wait; end, which it returns, is called when the client is gone. In a transaction, which does not wait,
+// the answer is that of atOnce; nil: the command is not allowed in one.
+func (s *Session) await(ask func(r Replication, done func(write func(*resp.Writer))) (end func()), atOnce func(*ReplicationState, *resp.Writer)) error {
 	if s.handler.cfg.Replication == nil {
 		return errNotANode()
 	}
-	s.later = &nodeReply{session: s, ask: ask, proto: s.proto}
+	s.later = &nodeReply{session: s, ask: ask, atOnce: atOnce, proto: s.proto}
 	return nil
 }
 
@@ -381,6 +385,7 @@ func (s *Session) await(ask func(r Replication, done func(write func(*resp.Write
 type nodeReply struct {
 	session *Session
 	ask     func(r Replication, done func(write func(*resp.Writer))) (end func())
+	atOnce  func(*ReplicationState, *resp.Writer)
 	proto   int
 	silent  bool // the client has turned replies off
 

@@ -260,9 +260,9 @@ func (s *Session) inTransaction(q *queued, err error) []byte {
 	if err == nil {
 		err = q.command.Spec.Local(s, &s.in, w)
 	}
-	if _, waits := s.later.(*nodeReply); waits { // not in a transaction
-		r := s.handler.replication()
-		w.Int(int64(r.upToDate()))
+	if r, waits := s.later.(*nodeReply); waits { // not in a transaction
+		state := s.handler.replication()
+		r.atOnce(&state, w)
 	}
 	s.later = nil
 	if err != nil {

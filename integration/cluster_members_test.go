@@ -153,6 +153,39 @@ func TestAnOperatorOperatesACluster(t *testing.T) {
 	n.start(rest)
 }
 
+// A node that is gone is not shown as online, and one whose disk was lost not before it votes again. So disks
+// that are lost one after the other lose nothing that was acknowledged.
+func TestDisksLostInARowLoseNothing(t *testing.T) {
+	t.Parallel()
+	n := cluster(t)
+	c := kit.Connect(t, n.Node("a").Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	if out, code := n.fila("a", "cluster", "status", "--wait"); code != 0 {
+		t.Fatalf("the cluster is not well: exit code %d, %s", code, out)
+	}
+	sent := 0
+	for _, id := range []string{"a", "b", "c", "a"} {
+		other := n.others(id)[0]
+		sent = n.sends(other, sent, 50)
+		n.loseDisk(id)
+		if out, code := n.fila(other, "cluster", "status"); code != 1 || !strings.Contains(out, id+" is down") && !strings.Contains(out, "no node leads") {
+			t.Errorf("%s is gone, and the exit code is %d, %s", id, code, out)
+		}
+		sent = n.sends(other, sent, 50)
+		waited := make(chan string, 1)
+		go func() { // the node that it asks is down at first
+			out, code, err := harness.Run(testkit.Context(t), nil, kit.Binary(t), "cluster", "status", "--wait", "--addr", n.Node(id).Addr())
+			waited <- fmt.Sprintf("exit code %d, %v\n%s", code, err, out)
+		}()
+		n.start(id)
+		if got := testkit.Receive(t, "all nodes are online", waited); !strings.HasPrefix(got, "exit code 0, <nil>") || strings.Count(got, "\tonline\t") != 3 || strings.Count(got, "\tvoter\t") != 2 {
+			t.Fatalf("waiting for %s: %s", id, got)
+		}
+	}
+	n.kill(n.leader())
+	kit.WantStats(t, kit.Connect(t, n.Node(n.others(n.leader())[0]).Addr(), 3), "q", map[string]int64{"ready": int64(sent)})
+}
+
 // finds waits until fila doctor finds all of these at a node.
 func (n *nodes) finds(id string, findings ...string) {
 	n.t.Helper()

@@ -64,6 +64,7 @@ func checks() []check {
 
 func writable(p *patient) []finding {
 	switch {
+	case !p.led(): // for that reason alone; the check of the leader says so
 	case p.info["loading"] == "1":
 		return one("the broker is recovering its queues, or stopping", "wait; its log says how far it is")
 	case p.info["writable"] == "0":

@@ -54,10 +54,19 @@ func nodes(p *patient) []finding {
 		case "down":
 			return "node " + id + " does not answer" + because, "start it, or look at its machine and its network"
 		case "joining":
-			return "node " + id + " has not got the data of the cluster yet" + because, "wait; if it stays so, its log says why"
+			if strings.Contains(because, "cluster.peers") {
+				return "node " + id + " is not admitted" + because, "give all nodes the same cluster.peers, and restart those that had another"
+			}
+			if votes(n) || n.Int("applied") == 0 {
+				return "node " + id + " has not got the data of the cluster yet" + because, "wait; if it stays so, its log says why"
+			}
+			return "node " + id + " has the data and no vote yet" + because, "wait; lose or restart no other node meanwhile"
 		case "readonly":
 			return "node " + id + " takes no writes", "its disk is full or fails: its log says which"
 		case "behind":
+			if n.Int("behind") == 0 {
+				return "node " + id + " has come back and is catching up", "wait; restart no other node meanwhile"
+			}
 			late := time.Duration(n.Int("behind_ms")) * time.Millisecond
 			return fmt.Sprintf("node %s lacks %d entries, for %s", id, n.Int("behind"), output.Duration(late)), "look at its disk, its processor and its network; it catches up by itself"
 		}
@@ -83,6 +92,8 @@ func majority(p *patient) []finding {
 		return nil
 	case voters < least:
 		return one(fmt.Sprintf("%d nodes vote: the loss of one stops the cluster", voters), fmt.Sprintf("start nodes until %d vote", least))
+	case well <= voters/2:
+		return one(fmt.Sprintf("%d of %d voters are well, which is no majority: the cluster has stopped", well, voters), "bring the others back: start them, or look at their disks and their network")
 	case well-1 <= voters/2:
 		return one(fmt.Sprintf("%d of %d voters are well: the loss of one more stops the cluster", well, voters), "bring the others back first; restart no node meanwhile")
 	}

@@ -42,6 +42,18 @@ func TestTheDoctorFindsAFullDiskAndAnOldCertificate(t *testing.T) {
 	}
 }
 
+// A node without a leader takes no writes for that reason, and its disk is not to blame.
+func TestTheDoctorBlamesNoDiskForALostLeader(t *testing.T) {
+	p := &patient{info: map[string]string{"writable": "0"}, nodes: []client.Map{node("a", "voter", "online"), node("b", "voter", "down")}}
+	if found := writable(p); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	p.nodes[0] = node("a", "leader", "online")
+	if found := writable(p); len(found) != 1 {
+		t.Errorf("with a leader: found %+v", found)
+	}
+}
+
 // node is one of FILA.CLUSTER STATUS.
 func node(id, role, state string, more ...client.Field) client.Map {
 	return append(client.Map{{Name: "id", Value: id}, {Name: "role", Value: role}, {Name: "state", Value: state}, {Name: "address", Value: "10.0.0.1:5575"}}, more...)
@@ -66,10 +78,14 @@ func TestTheDoctorFindsWhatIsWrongWithACluster(t *testing.T) {
 		"a node that is down":           {"nodes", []client.Map{a, b, node("c", "voter", "down", with("trouble", "refused"))}, "node c does not answer: refused"},
 		"a node on a full disk":         {"nodes", []client.Map{a, node("b", "voter", "readonly"), c}, "node b takes no writes"},
 		"a node without data":           {"nodes", []client.Map{a, b, node("c", "none", "joining")}, "node c has not got the data"},
+		"a node with other peers":       {"nodes", []client.Map{a, b, node("c", "none", "joining", with("trouble", "cluster.peers is a b here and a b c on c"))}, "node c is not admitted: cluster.peers is"},
+		"a node without a vote":         {"nodes", []client.Map{a, b, node("c", "learner", "joining", with("applied", int64(7)))}, "node c has the data and no vote yet"},
+		"a node that has come back":     {"nodes", []client.Map{a, b, node("c", "voter", "behind")}, "node c has come back and is catching up"},
 		"a node that lags":              {"nodes", []client.Map{a, b, node("c", "voter", "behind", with("behind", int64(7)), with("behind_ms", int64(9000)))}, "node c lacks 7 entries, for 9s"},
 		"three voters":                  {"majority", []client.Map{a, b, c}, ""},
 		"no broker of a cluster":        {"majority", nil, ""},
 		"one of three is down":          {"majority", []client.Map{a, b, node("c", "voter", "down")}, "2 of 3 voters are well: the loss of one more"},
+		"two of three are down":         {"majority", []client.Map{b, node("a", "voter", "down"), node("c", "voter", "down")}, "1 of 3 voters are well, which is no majority"},
 		"one of five is down":           {"majority", []client.Map{a, b, c, node("d", "voter", "online"), node("e", "voter", "down")}, ""},
 		"two of five are down":          {"majority", []client.Map{a, b, c, node("d", "voter", "readonly"), node("e", "voter", "down")}, "3 of 5 voters are well"},
 		"learners are no majority":      {"majority", []client.Map{a, b, node("c", "learner", "online")}, "2 nodes vote"},

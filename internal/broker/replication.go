@@ -26,8 +26,8 @@ var _ commands.Replication = (*member)(nil)
 // other is a second or two old.
 const lateAfter = 5 * time.Second
 
-// downAfter is how long a node may be silent before it counts as down: nodes ask each other once a
-// second, and wait for two.
+// downAfter is how long a node may be silent before it counts as down, although no question to it has
+// failed: nodes ask each other once a second, and wait for two.
 const downAfter = 4 * time.Second
 
 // contact returns where clients reach this node.
@@ -101,6 +101,9 @@ func (m *member) Leader() (commands.Member, bool) {
 	return memberOf(&n, m.b.cfg.Cluster.NodeID), true
 }
 
+// Refresh implements commands.Replication.
+func (m *member) Refresh(done func()) (end func()) { return m.node.Refresh(done) }
+
 // Await implements commands.Replication.
 func (m *member) Await(n int, timeout time.Duration, done func(nodes int)) (end func()) {
 	return m.node.Await(n, timeout, done)
@@ -160,13 +163,13 @@ func memberOf(n *cluster.Member, self string) commands.Member {
 		SentinelPort: c.SentinelPort, SentinelTLSPort: c.SentinelTLSPort,
 	}
 	switch {
-	case n.Node != self && (n.Heard < 0 || n.Heard > downAfter):
+	case n.Node != self && (n.Heard < 0 || n.Heard > downAfter || n.Refusal != ""):
 		m.State = commands.MemberDown
-	case n.State == cluster.StateEntering || n.Applied == 0:
+	case n.State == cluster.StateEntering || n.Applied == 0 || n.Waiting:
 		m.State = commands.MemberJoining
 	case !n.Writable:
 		m.State = commands.MemberReadOnly
-	case n.Late > lateAfter:
+	case n.Late > lateAfter || !n.Current:
 		m.State = commands.MemberBehind
 	default:
 		m.State = commands.MemberOnline

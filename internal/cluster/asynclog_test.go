@@ -272,8 +272,8 @@ func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
 	c.everywhere("held")
 }
 
-// A leader whose disk fills up while a batch is on its way to the log steps down, and has what the
-// others have when there is space again.
+// A leader whose disk fills up while a batch is on its way to the log steps down, knows who leads after it
+// although its Raft waits for the disk, and has what the others have when there is space again.
 func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 	for after := range 4 {
 		c := newTrial(t, "a", "b", "c")
@@ -292,6 +292,10 @@ func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 		c.nodes[full].files.fail(syscall.ENOSPC, after)
 		testkit.Eventually(t, "another leader", func() bool { l := c.leads(); return l != "" && l != full })
 		progress()
+		testkit.Eventually(t, "it knows who leads now", func() bool {
+			m, ok := c.nodes[full].node.LeaderMember()
+			return ok && m.Node != full && m.Node == c.newest()
+		})
 		c.nodes[full].files.fail(nil, 0)
 		testkit.Eventually(t, "space", func() bool { return c.nodes[full].node.Status().Writable })
 		progress()

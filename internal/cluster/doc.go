@@ -19,7 +19,7 @@
 //	enter.go join.go how a node without an identity forms a cluster or joins one
 //	members.go       which members vote
 //	status.go        what a node says of itself, and to the questions of others
-//	roster.go        what a node knows of the others
+//	roster.go        what a node knows of the others; await.go: waiting for them to have the same
 //	change.go        what operators ask of the leader: to remove a node, to hand over, to compare
 //	digest.go        comparing the stores of all nodes
 //	identity.go      which cluster a directory belongs to

@@ -280,9 +280,7 @@ func (n *Node) tellAddress(ctx context.Context) {
 	if !slices.ContainsFunc(members, func(s raft.Server) bool { return string(s.ID) == own.ID && string(s.Address) != own.Addr }) {
 		return
 	}
-	n.mu.Lock()
-	leader := n.leader
-	n.mu.Unlock()
+	leader := n.leaderNow()
 	if leader.ID == own.ID {
 		if len(members) == 1 { // there is no next leader, which would change it
 			if err := n.raft.AddVoter(members[0].ID, raft.ServerAddress(own.Addr), 0, memberTime).Error(); err != nil {

@@ -26,7 +26,8 @@ type Leadership struct {
 }
 
 // followLeadership passes on what Raft says about the leadership of this node, without ever keeping
-// Raft waiting.
+// Raft waiting. While Raft knows no leader, a node counts as the leader that says so itself: the Raft of a node
+// whose disk is full learns of no new term, and commands of its clients are passed on all the same.
 func (n *Node) followLeadership(notify <-chan bool) {
 	seen := make(chan raft.Observation, 1)
 	o := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
@@ -36,6 +37,7 @@ func (n *Node) followLeadership(notify <-chan bool) {
 	n.raft.RegisterObserver(o)
 	again := time.NewTicker(n.cfg.Election / 4) // an observation may be lost
 	defer again.Stop()
+	var lost time.Time // since when Raft knows no leader; zero: it knows one
 	for n.raft.State() != raft.Shutdown {
 		select {
 		case leads := <-notify:
@@ -50,8 +52,24 @@ func (n *Node) followLeadership(notify <-chan bool) {
 		case <-again.C:
 		}
 		addr, id := n.raft.LeaderWithID()
-		n.setLeader(Peer{ID: string(id), Addr: string(addr)})
+		leader := Peer{ID: string(id), Addr: string(addr)}
+		switch {
+		case leader.ID != "":
+			lost = time.Time{}
+		case lost.IsZero():
+			lost = time.Now()
+		default:
+			leader = n.roster.leading(n.raft.CurrentTerm(), lost)
+		}
+		n.setLeader(leader)
 	}
+}
+
+// leaderNow returns the node that leads, a zero one if none is known to.
+func (n *Node) leaderNow() Peer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.leader
 }
 
 // setLeader notes which node leads.

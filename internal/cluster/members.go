@@ -84,7 +84,7 @@ func (n *Node) promote(ctx context.Context, seen map[string]uint64, named []stri
 			continue
 		}
 		f := n.raft.GetConfiguration()
-		if f.Error() != nil || len(n.votersBut(named)) >= votersWanted(len(n.cfg.Peers)) {
+		if f.Error() != nil || !n.room(named) {
 			clear(seen)
 			return
 		}
@@ -119,6 +119,11 @@ func (n *Node) askTermOf(ctx context.Context, addr string) (termAnswer, error) {
 // votersBut returns the voters without those that are to be learners.
 func (n *Node) votersBut(named []string) []Peer {
 	return slices.DeleteFunc(n.voters(), func(p Peer) bool { return slices.Contains(named, p.ID) })
+}
+
+// room reports whether another member is to vote, beside those that vote and are not to be learners.
+func (n *Node) room(named []string) bool {
+	return len(n.votersBut(named)) < votersWanted(len(n.cfg.Peers))
 }
 
 // demote takes the vote of members that an operator has named learners, as long as the others are enough.

@@ -32,11 +32,15 @@ type Member struct {
 
 	Voter   bool
 	Learner bool          // an operator has named it one; it may have its vote for a moment
+	Waiting bool          // for its vote, which it gets as soon as it has caught up
 	Heard   time.Duration // since Status was told; 0 for this node, negative: never
 	Behind  uint64        // batches that some node had a moment ago, and this one had not when it was heard
 	Late    time.Duration // since it had all that the others had; 0 if Behind is
 	Skew    time.Duration // its clock less that of this node
 	Refusal string        // why it does not answer; empty: it does
+	// Current says that it has had everything that the others had, the leader among them, since its
+	// present process first answered without a gap.
+	Current bool
 }
 
 // roster is what a node knows of all members. It asks each other one for its Status at intervals, on
@@ -48,8 +52,9 @@ type roster struct {
 	mu      sync.Mutex
 	others  map[string]*other // by id
 	samples [2]sample         // the last one, and the one before it
-	since   time.Time         // when this node itself had what a sample says; see other.caughtUp
+	own     progress          // of this node itself
 	waits   map[*wait]struct{}
+	news    chan struct{} // closed, and replaced, when a node has answered or has not
 	running sync.WaitGroup
 }
 
@@ -61,31 +66,36 @@ type other struct {
 
 	status   *Status // nil: it was never heard
 	heard    time.Time
+	asked    time.Time // when the last question began that was answered or failed
 	skew     time.Duration
-	caughtUp time.Time // when it had all that the others had; at first, when it was first watched
+	progress progress
 	refusal  string
 	misses   int // answers in a row by which this node is no member, see isRemoved
 }
+
+// progress is how far a node is with the entries of the log.
+type progress struct {
+	came    time.Time // when its present process first answered without a gap
+	had     time.Time // when it last had all that the others had; at first, when it was first watched
+	current bool      // it has had that since it came
+}
+
+// begin notes that the process of a node has begun to answer.
+func (p *progress) begin(now time.Time) { p.came, p.current = now, false }
 
 // sample is the newest entry that any node had at a time.
 type sample struct {
 	applied uint64
 	at      time.Time
-}
-
-// wait is a call of await.
-type wait struct {
-	applied uint64
-	nodes   int
-	done    func(nodes int)
-	timer   *time.Timer // nil: none
+	led     bool // the leader was among those nodes
 }
 
 // askFast is the interval of questions while calls of await are open.
 const askFast = 10 * time.Millisecond
 
 func newRoster(n *Node) *roster {
-	return &roster{n: n, others: map[string]*other{}, waits: map[*wait]struct{}{}, since: time.Now()}
+	now := time.Now()
+	return &roster{n: n, others: map[string]*other{}, waits: map[*wait]struct{}{}, news: make(chan struct{}), own: progress{came: now, had: now}}
 }
 
 // run watches the members until ctx ends.
@@ -107,17 +117,19 @@ func (r *roster) run(ctx context.Context) {
 func (r *roster) look(ctx context.Context) {
 	peers := r.n.known()
 	own := r.n.applied()
+	leader := r.n.leaderNow().ID
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.samples[1] = r.samples[0]
-	r.samples[0] = sample{own, now}
-	for _, o := range r.others {
+	r.samples[0] = sample{own, now, leader == r.n.cfg.ID}
+	for id, o := range r.others {
 		if o.status != nil {
 			r.samples[0].applied = max(r.samples[0].applied, o.status.Applied)
+			r.samples[0].led = r.samples[0].led || id == leader && o.refusal == ""
 		}
 	}
-	r.catchUp(&r.since, own)
+	r.catchUp(&r.own, own)
 	for id, o := range r.others {
 		if !slices.Contains(peers, o.peer) {
 			o.end()
@@ -129,17 +141,18 @@ func (r *roster) look(ctx context.Context) {
 			continue
 		}
 		asking, end := context.WithCancel(ctx)
-		o := &other{peer: p, wake: make(chan struct{}, 1), end: end, caughtUp: now}
+		o := &other{peer: p, wake: make(chan struct{}, 1), end: end, progress: progress{came: now, had: now}}
 		r.others[p.ID] = o
 		r.running.Go(func() { r.ask(asking, o) })
 	}
 }
 
 // catchUp notes since when a node with some entries lacks any. The caller holds mu.
-func (r *roster) catchUp(since *time.Time, applied uint64) {
+func (r *roster) catchUp(p *progress, applied uint64) {
 	for _, s := range r.samples {
 		if applied >= s.applied && !s.at.IsZero() {
-			*since = s.at
+			p.had = s.at
+			p.current = p.current || s.led && s.at.After(p.came)
 			return
 		}
 	}
@@ -189,6 +202,7 @@ func (r *roster) ask(ctx context.Context, o *other) {
 		case <-again.C:
 		}
 		var err error
+		asked := time.Now()
 		if conn == nil {
 			conn, err = r.n.port.dial(ctx, kindQuestion, o.peer.Addr)
 		}
@@ -196,7 +210,7 @@ func (r *roster) ask(ctx context.Context, o *other) {
 			err = r.askOnce(ctx, conn, o, buf)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.refused(o, err)
+			r.refused(o, asked, err)
 		}
 		if err != nil && conn != nil {
 			_ = conn.Close() // it has failed already
@@ -242,9 +256,13 @@ func (r *roster) askOnce(ctx context.Context, conn net.Conn, o *other, buf []byt
 // heard notes the status of a node, and ends the waits that it completes.
 func (r *roster) heard(o *other, s *Status, asked, now time.Time) {
 	r.mu.Lock()
-	o.status, o.heard, o.refusal = s, now, ""
+	if o.status == nil || o.refusal != "" || o.status.Instance != s.Instance {
+		o.progress.begin(now)
+	}
+	o.status, o.heard, o.asked, o.refusal = s, now, asked, ""
 	o.skew = time.Duration(s.Clock - asked.Add(now.Sub(asked)/2).UnixNano())
-	r.catchUp(&o.caughtUp, s.Applied)
+	r.catchUp(&o.progress, s.Applied)
+	r.tell()
 	if r.n.isRemoved(s) {
 		o.misses++
 	} else {
@@ -280,11 +298,67 @@ func (n *Node) isRemoved(s *Status) bool {
 	return (s.Term >= r.CurrentTerm() || leader.ID == "") && !slices.Contains(s.Members, n.cfg.ID)
 }
 
-// refused notes why a node does not answer.
-func (r *roster) refused(o *other, err error) {
+// refused notes why a node has not answered a question.
+func (r *roster) refused(o *other, asked time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o.refusal = err.Error()
+	o.refusal, o.asked = err.Error(), asked
+	r.tell()
+}
+
+// tell ends the waits for news. The caller holds mu.
+func (r *roster) tell() {
+	close(r.news)
+	r.news = make(chan struct{})
+}
+
+// refresh returns when all other nodes have answered a question that began after the call, or have not
+// within the time for one; or when ctx ends.
+func (r *roster) refresh(ctx context.Context) {
+	began := time.Now()
+	r.wakeAll()
+	for {
+		r.mu.Lock()
+		open, news := false, r.news
+		for _, o := range r.others {
+			open = open || o.asked.Before(began)
+		}
+		r.mu.Unlock()
+		if !open {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Refresh has all other nodes asked anew, and calls done when each has answered or has failed to, or when
+// end is called. done is called once, on another goroutine. Refresh does not wait; a node that is silent
+// takes askTime, and twice that if a question is under way to it.
+func (n *Node) Refresh(done func()) (end func()) {
+	ctx, cancel := context.WithCancel(n.life)
+	go func() {
+		defer cancel()
+		n.roster.refresh(ctx)
+		done()
+	}()
+	return cancel
+}
+
+// leading returns the node that has said since a time that it leads, in the newest term, which is at least
+// term; a zero one if none has.
+func (r *roster) leading(term uint64, since time.Time) (leader Peer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, o := range r.others {
+		if o.status != nil && o.refusal == "" && o.asked.After(since) && o.status.State == stateName(raft.Leader) && o.status.Term >= term {
+			term, leader = o.status.Term, o.peer
+		}
+	}
+	return leader
 }
 
 // wakeAll has all nodes asked at once.
@@ -299,58 +373,6 @@ func (r *roster) wakeAll() {
 	}
 }
 
-// having returns how many other nodes have the entries up to one. The caller holds mu.
-func (r *roster) having(applied uint64) (n int) {
-	for _, o := range r.others {
-		if o.status != nil && o.status.Applied >= applied {
-			n++
-		}
-	}
-	return n
-}
-
-// await is Node.Await, for the entries up to applied.
-func (r *roster) await(applied uint64, nodes int, timeout time.Duration, done func(int)) (end func()) {
-	w := &wait{applied: applied, nodes: nodes, done: done}
-	r.mu.Lock()
-	have := r.having(applied)
-	if have < nodes {
-		r.waits[w] = struct{}{}
-		if timeout > 0 {
-			w.timer = time.AfterFunc(timeout, func() { r.finish(w) })
-		}
-	}
-	r.mu.Unlock()
-	if have >= nodes {
-		done(have)
-		return func() {}
-	}
-	r.wakeAll()
-	return func() { r.finish(w) }
-}
-
-// finish ends a wait, unless it has ended.
-func (r *roster) finish(w *wait) {
-	r.mu.Lock()
-	_, open := r.waits[w]
-	delete(r.waits, w)
-	have := r.having(w.applied)
-	if w.timer != nil {
-		w.timer.Stop()
-	}
-	r.mu.Unlock()
-	if open {
-		w.done(have)
-	}
-}
-
-// Await calls done with the number of other nodes that have in their stores everything that this
-// node has when it is called: as soon as these are so many, after the timeout (0: none), or when end is
-// called. done is called once, from any goroutine. Await does not wait.
-func (n *Node) Await(nodes int, timeout time.Duration, done func(nodes int)) (end func()) {
-	return n.roster.await(n.applied(), nodes, timeout, done)
-}
-
 // Members returns all members, sorted by id, or the configured nodes while this one is no member.
 func (n *Node) Members() []Member {
 	voters := map[string]bool{}
@@ -358,6 +380,7 @@ func (n *Node) Members() []Member {
 		voters[p.ID] = true
 	}
 	named, _ := storage.ReadLearners(n.cfg.Store) // what cannot be read is shown by what else reads it
+	room := n.room(named)
 	peers := n.known()
 	all := make([]Member, 0, len(peers))
 	own := n.Status()
@@ -366,6 +389,7 @@ func (n *Node) Members() []Member {
 	for _, p := range peers {
 		m := n.roster.member(p, &own)
 		m.Voter, m.Learner = voters[p.ID], slices.Contains(named, p.ID)
+		m.Waiting = room && !m.Voter && !m.Learner
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Node, b.Node) })
@@ -374,9 +398,7 @@ func (n *Node) Members() []Member {
 
 // LeaderMember returns the node that leads, false if none is known to. Voter is not set.
 func (n *Node) LeaderMember() (Member, bool) {
-	n.mu.Lock()
-	leader := n.leader
-	n.mu.Unlock()
+	leader := n.leaderNow()
 	if leader.ID == "" {
 		return Member{}, false
 	}
@@ -389,11 +411,11 @@ func (n *Node) LeaderMember() (Member, bool) {
 // member returns what is known of a node; own is the status of this one. The caller holds mu.
 func (r *roster) member(p Peer, own *Status) Member {
 	m := Member{Status: Status{Node: p.ID, Addr: p.Addr}, Heard: -1}
-	since, now := r.since, time.Now()
+	at, now := r.own, time.Now()
 	if o := r.others[p.ID]; p.ID == own.Node {
 		m.Status, m.Heard = *own, 0
 	} else if o != nil {
-		m.Refusal, m.Skew, since = o.refusal, o.skew, o.caughtUp
+		m.Refusal, m.Skew, at = o.refusal, o.skew, o.progress
 		if o.status != nil {
 			m.Status, m.Heard = *o.status, now.Sub(o.heard)
 		}
@@ -401,7 +423,8 @@ func (r *roster) member(p Peer, own *Status) Member {
 	// Against the sample before the last one, which is older than what a node that is well has told:
 	// a node whose status is some moments old does not lag for that reason.
 	if newest := r.samples[1].applied; newest > m.Applied {
-		m.Behind, m.Late = newest-m.Applied, max(now.Sub(since), 0)
+		m.Behind, m.Late = newest-m.Applied, max(now.Sub(at.had), 0)
 	}
+	m.Current = at.current
 	return m
 }

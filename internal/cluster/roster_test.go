@@ -178,3 +178,67 @@ func TestANodeThatIsNoMemberKnowsTheConfiguredNodes(t *testing.T) {
 		return b.Heard >= 0 && b.State == StateEntering && !b.Voter && missing.Heard < 0 && missing.Refusal != ""
 	})
 }
+
+// refreshed returns what a node knows of another one after it has asked it.
+func (c *trial) refreshed(of, id string) Member {
+	c.t.Helper()
+	done := make(chan struct{})
+	c.nodes[of].node.Refresh(func() { close(done) })
+	testkit.Receive(c.t, of+" asking the others", done)
+	return c.member(of, id)
+}
+
+// A node that comes back is not taken for what it was: it has to catch up, and is seen to be gone as soon as
+// it is asked.
+func TestANodeIsCurrentOnceItsPresentProcessHasCaughtUp(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	var done atomic.Int64
+	c.work = steady(&done)
+	c.startAll()
+	c.formed()
+	leader := c.leader()
+	back := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+	for _, of := range []string{leader, back} {
+		testkit.Eventually(t, of+" seeing that it is current", func() bool { return c.member(of, back).Current })
+	}
+	c.kill(back)
+	if m := c.refreshed(leader, back); m.Refusal == "" {
+		t.Errorf("a node that is gone answers: %+v", m)
+	}
+	before := done.Load()
+	testkit.Eventually(t, "it misses entries", func() bool { return done.Load() > before+50 })
+	c.nodes[back].store.setRefuse(storage.ErrFull)
+	c.start(back)
+	testkit.Eventually(t, "it answers", func() bool { return c.refreshed(leader, back).Refusal == "" })
+	looks := int64(0)
+	for before = done.Load(); done.Load() < before+100; looks++ {
+		for _, of := range []string{leader, back} {
+			if m := c.refreshed(of, back); m.Current {
+				t.Fatalf("%s takes a node for current that takes no entries: %+v", of, m)
+			}
+		}
+	}
+	t.Logf("%d looks", looks)
+	c.nodes[back].store.setRefuse(nil)
+	for _, of := range []string{leader, back} {
+		testkit.Eventually(t, of+" seeing that it is current again", func() bool { return c.refreshed(of, back).Current })
+	}
+}
+
+// A member waits for its vote while too few have one, and only then.
+func TestAMemberThatIsToVoteWaitsForIt(t *testing.T) {
+	c, _ := choosing(t, 3, "a", "b", "c", "d")
+	spare, gone := c.spare(), c.follower()
+	of := c.first()
+	if m := c.member(of, spare); m.Waiting {
+		t.Errorf("the fourth node waits for a vote: %+v", m)
+	}
+	c.net.isolate(spare, true) // so that it gets none
+	c.operated("removing "+gone, func(n *Node) error { return n.Remove(t.Context(), gone) })
+	refused(t, c.ended(gone), "was removed from the cluster")
+	if m := c.member(c.first(), spare); m.Voter || !m.Waiting {
+		t.Errorf("with two voters, the third node waits for no vote: %+v", m)
+	}
+	c.net.isolate(spare, false)
+	testkit.Eventually(t, spare+" votes", func() bool { m := c.member(c.first(), spare); return m.Voter && !m.Waiting })
+}

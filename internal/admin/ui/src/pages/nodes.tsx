@@ -85,9 +85,9 @@ function Unwell() {
 /** tones are those of the states of a node. */
 const tones: Record<string, [tone: Tone, why: string]> = {
 	online: ["good", "It has what the others have."],
-	behind: ["wait", "It has lacked something for more than five seconds."],
+	behind: ["wait", "It has lacked something for more than five seconds, or has come back and not caught up yet."],
 	readonly: ["bad", "Its store or its log takes no writes: its disk is full, or fails."],
-	joining: ["ready", "It waits for a copy of the data, or for the others."],
+	joining: ["ready", "It waits for a copy of the data, for its vote, or for the others."],
 	down: ["bad", "It does not answer."],
 };
 
