@@ -270,3 +270,16 @@ func TestTheTableHoldsTheFaultsThatAreTested(t *testing.T) {
 		}
 	}
 }
+
+// The replicated log asks for its fault by name, and gets that of no other part.
+func TestAFaultOfTheLogIsPlantedByItsName(t *testing.T) {
+	for planted, want := range map[string]bool{UnsyncedLog: true, ForgottenVote: false, lostLease: false, "": false} {
+		t.Setenv("PLANTED_FAULT", planted)
+		if got := Planted(UnsyncedLog); got != want {
+			t.Errorf("with %q planted, %s is planted: %t", planted, UnsyncedLog, got)
+		}
+		if Planted(lostLease) {
+			t.Errorf("with %q planted, the log has a fault of the store", planted)
+		}
+	}
+}
