@@ -4,14 +4,15 @@
 package events
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
@@ -20,6 +21,9 @@ import (
 //
 // A subscription is in force from the moment its confirmation is rendered until the confirmation of its
 // end is: a client receives no event of a channel before the one or after the other.
+//
+// An event costs the dispatcher one look-up, and one step for each client with patterns: those are matched
+// in turns (match.go).
 type Hub struct {
 	source Source
 	taps   []func([]engine.Event) // set before the source makes events
@@ -30,6 +34,8 @@ type Hub struct {
 	mu       sync.Mutex
 	channels map[string]subscribers
 	patterns map[string]subscribers
+	queued   subscribers // those that get their events from a queue of their own
+	turns    turns
 	monitors subscribers
 	nodes    map[*Subscriber]engine.EventKind // other nodes, with what their clients have subscribed to
 	// interest counts, for each kind of event, the channels and patterns with subscribers that may carry
@@ -55,8 +61,16 @@ type Receiver interface {
 // Subscriber is a client as the hub knows it. The lock of the hub guards its fields.
 type Subscriber struct {
 	to     Receiver
-	topics map[Topic]struct{}
+	topics map[Topic]*subscription
 	left   bool // nothing is added any more
+	queue  queue
+}
+
+// subscription is a topic of a subscriber.
+type subscription struct {
+	name  string
+	since uint64 // the newest event before it
+	at    int    // position of a pattern in the queue's
 }
 
 // NewSubscriber returns a subscriber without subscriptions.
@@ -73,7 +87,7 @@ type Topic struct {
 // New returns a hub without subscribers.
 func New(source Source) *Hub {
 	return &Hub{
-		source: source, channels: map[string]subscribers{}, patterns: map[string]subscribers{}, monitors: subscribers{},
+		source: source, channels: map[string]subscribers{}, patterns: map[string]subscribers{}, queued: subscribers{}, monitors: subscribers{},
 		nodes: map[*Subscriber]engine.EventKind{}, interest: map[engine.EventKind]int{},
 	}
 }
@@ -102,9 +116,16 @@ func (h *Hub) Subscribe(s *Subscriber, t Topic) {
 	}
 	all[t.Name][s] = struct{}{}
 	if s.topics == nil {
-		s.topics = map[Topic]struct{}{}
+		s.topics = map[Topic]*subscription{}
 	}
-	s.topics[t] = struct{}{}
+	if s.topics[t] == nil {
+		added := &subscription{name: t.Name, since: h.turns.newest}
+		s.topics[t] = added
+		if t.Pattern {
+			s.queue.add(added)
+			h.queued[s] = struct{}{}
+		}
+	}
 	h.want()
 }
 
@@ -125,10 +146,15 @@ func (h *Hub) all(pattern bool) map[string]subscribers {
 
 // remove is called with the lock held.
 func (h *Hub) remove(s *Subscriber, t Topic) {
-	if _, subscribed := s.topics[t]; !subscribed {
+	removed := s.topics[t]
+	if removed == nil {
 		return
 	}
 	delete(s.topics, t)
+	if t.Pattern {
+		s.queue.remove(removed)
+		h.dequeue(s)
+	}
 	all := h.all(t.Pattern)
 	delete(all[t.Name], s)
 	if len(all[t.Name]) == 0 {
@@ -186,9 +212,11 @@ func (h *Hub) Leave(s *Subscriber) {
 }
 
 func (h *Hub) end(s *Subscriber) {
+	s.queue.clear()
 	for t := range s.topics {
 		h.remove(s, t)
 	}
+	h.dequeue(s)
 	delete(h.nodes, s)
 	h.want()
 	delete(h.monitors, s)
@@ -257,71 +285,89 @@ func (h *Hub) Publish(events []engine.Event) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var channel, payload []byte
 	for i := range events {
-		if events[i].Kind&h.wanted == 0 && events[i].Kind != engine.EventLost {
+		kind := events[i].Kind
+		if kind&h.wanted == 0 && kind != engine.EventLost {
 			continue // its last subscriber has gone
 		}
-		channel = appendChannel(channel[:0], &events[i])
-		payload = payload[:0]
-		rendered := func() []byte {
-			if len(payload) == 0 {
-				payload = appendPayload(payload, &events[i])
-			}
-			return payload
-		}
-		h.deliver(channel, rendered)
+		m := newMessage(&events[i])
+		h.deliver(m)
 		for node, kinds := range h.nodes {
-			if events[i].Kind&kinds != 0 || events[i].Kind == engine.EventLost {
-				deliver(subscribers{node: {}}, "", channel, rendered())
+			if kind&kinds != 0 || kind == engine.EventLost {
+				node.to.PushAsync(m.rendered(node.to.Proto()))
 			}
 		}
 	}
+	h.matchQueued()
 }
 
 // Deliver delivers an event that another node has passed on.
 func (h *Hub) Deliver(channel, payload []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deliver(channel, func() []byte { return payload })
+	h.deliver(&message{channel: string(channel), payload: bytes.Clone(payload), event: engine.Event{Time: time.Now()}})
+	h.matchQueued()
 }
 
-// deliver delivers an event to the subscribers here. payload is called if there are any.
-func (h *Hub) deliver(channel []byte, payload func() []byte) {
-	if subscribed := h.channels[string(channel)]; len(subscribed) > 0 {
-		deliver(subscribed, "", channel, payload())
-	}
-	for pattern, subscribed := range h.patterns {
-		if glob.Match(pattern, string(channel)) {
-			deliver(subscribed, pattern, channel, payload())
+// deliver delivers an event to the subscribers here, or puts it into their queues.
+func (h *Hub) deliver(m *message) {
+	h.turns.newest++
+	m.number = h.turns.newest
+	for s := range h.channels[m.channel] {
+		if _, queued := h.queued[s]; !queued {
+			s.to.PushAsync(m.rendered(s.to.Proto()))
 		}
+	}
+	for s := range h.queued {
+		h.enqueue(s, m)
 	}
 }
 
-// deliver renders a message once for each protocol that its subscribers speak, and hands it out.
-func deliver(to subscribers, pattern string, channel, payload []byte) {
-	var rendered [2][]byte
-	for s := range to {
-		at := 0
-		if s.to.Proto() == 3 {
-			at = 1
-		}
-		if rendered[at] == nil {
-			w := resp.Writer{Proto: 2 + at}
-			if pattern == "" {
-				w.Push(3)
-				w.BulkString("message")
-			} else {
-				w.Push(4)
-				w.BulkString("pmessage")
-				w.BulkString(pattern)
-			}
-			w.Bulk(channel)
-			w.Bulk(payload)
-			rendered[at] = w.Take()
-		}
-		s.to.PushAsync(rendered[at])
+// message is an event as its subscribers get it. What they get is rendered when the first needs it.
+type message struct {
+	number  uint64
+	channel string
+	event   engine.Event
+	payload []byte
+	byName  [2][]byte // for those that have subscribed to the channel, in RESP2 and RESP3
+}
+
+func newMessage(ev *engine.Event) *message {
+	return &message{channel: string(appendChannel(nil, ev)), event: *ev}
+}
+
+// rendered returns the message for those that have subscribed to its channel.
+func (m *message) rendered(proto int) []byte {
+	at := 0
+	if proto == 3 {
+		at = 1
 	}
+	b := &m.byName[at]
+	if *b == nil {
+		w := resp.Writer{Proto: proto}
+		w.Push(3)
+		w.BulkString("message")
+		*b = m.finish(&w)
+	}
+	return *b
+}
+
+// matched returns the message for one that has subscribed to a pattern.
+func (m *message) matched(pattern string, proto int) []byte {
+	w := resp.Writer{Proto: proto}
+	w.Push(4)
+	w.BulkString("pmessage")
+	w.BulkString(pattern)
+	return m.finish(&w)
+}
+
+func (m *message) finish(w *resp.Writer) []byte {
+	if m.payload == nil {
+		m.payload = appendPayload(nil, &m.event)
+	}
+	w.BulkString(m.channel)
+	w.Bulk(m.payload)
+	return w.Take()
 }
 
 // Feed delivers a line to the clients that monitor.

@@ -10,12 +10,12 @@ import (
 // byte as it is. A star that fails is retried one byte further, and only the last one: the work is at most
 // the product of the lengths, whatever the pattern.
 func Match(pattern, s string) bool {
-	matches, _ := match(pattern, s)
+	matches, _ := Count(pattern, s)
 	return matches
 }
 
-// match is Match, and counts the heads of the pattern that it compares.
-func match(pattern, s string) (matches bool, steps int) {
+// Count is Match, and counts the heads of the pattern that it compares.
+func Count(pattern, s string) (matches bool, steps int) {
 	star, mark := -1, 0 // behind the newest star; where it was met
 	p, i := 0, 0
 	for i < len(s) {
