@@ -247,7 +247,7 @@ func aclSetUser() Spec {
 	return Spec{
 		Name: "SETUSER", Secret: true, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of rules and connections", Returns: "status",
 		Summary: "Creates or changes a user, by all of the rules or none. Changes apply at once, also to existing connections.",
-		Differs: "Patterns match queues: %R~ allows to consume, %W~ to produce. There are no selectors. Connections of the user that wait for messages " +
+		Differs: "Patterns match queues: %R~ allows to consume, %W~ to produce. There are no selectors, and no rules for a first argument, as +select|0. Connections of the user that wait for messages " +
 			"are answered that there are none. Users of a cluster are the same on all of its nodes: a change applies on the others within a second.",
 		Flags: aclFlags("admin"),
 		Args:  []Arg{{Name: "username", Type: String}, {Name: "rule", Type: String, Optional: true, Multiple: true}},
@@ -275,6 +275,7 @@ func aclGetUser() Spec {
 	return Spec{
 		Name: "GETUSER", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of the user's rules", Returns: "map or nil",
 		Summary: "Returns a user's rights, and the digests of its passwords; nil if there is no such user.",
+		Differs: "Rules for commands stay as they were given, without those that others cover.",
 		Flags:   aclFlags("admin"), Quiet: true,
 		Args: []Arg{{Name: "username", Type: String}},
 		Examples: []Example{

@@ -239,6 +239,7 @@ func (t *tracking) addPrefixes(before [][]byte) error {
 	if len(t.prefixes)+len(before) > trackingPrefixesMax {
 		return command.Refuse("ERR", "too many prefixes: nothing here may be cached, so there is no need for them")
 	}
+	given := len(t.prefixes)
 	for i, a := range t.prefixes {
 		for j, b := range slices.Concat(before, t.prefixes[i+1:]) {
 			if !bytes.HasPrefix(a, b) && !bytes.HasPrefix(b, a) {
@@ -252,6 +253,9 @@ func (t *tracking) addPrefixes(before [][]byte) error {
 		}
 	}
 	t.prefixes = append(t.prefixes, before...)
+	if t.has("bcast") && given == 0 && !slices.ContainsFunc(before, func(b []byte) bool { return len(b) == 0 }) {
+		t.prefixes = append(t.prefixes, []byte{}) // that of every key, as in Redis
+	}
 	slices.SortFunc(t.prefixes, bytes.Compare)
 	return nil
 }

@@ -311,8 +311,11 @@ func (s *Session) forwardExec(c *entry, silent bool) {
 	var changes []*entry
 	for i := range r.exec.queued {
 		if q := &r.exec.queued[i]; q.call != nil {
-			words := append(bytes.Fields([]byte(q.command.Display)), q.args...)
+			words := q.words()
 			s.wire = relay.AppendCommand(s.wire, words...)
+			if len(delivers) < slowOfOne {
+				q.shown = clipArgs(q.command, words)
+			}
 			delivers, changes = append(delivers, q.command.Blocking), append(changes, q.command)
 		}
 		r.exec.queued[i].args = nil // the leader has them
@@ -320,7 +323,7 @@ func (s *Session) forwardExec(c *entry, silent bool) {
 	r.users = s.handler.awaitUsers(changes...)
 	s.wire = append(s.wire, commandOf("EXEC")...)
 	r.Skip, r.leases = 1+len(delivers), func(i int) bool { return i < len(delivers) && delivers[i] }
-	s.forward(r, c, nil, silent)
+	s.forward(r, c, [][]byte{[]byte("EXEC")}, silent)
 }
 
 // Append passes the reply on.
@@ -344,6 +347,9 @@ func (r *relayed) Append(w *resp.Writer) {
 	took := r.Took()
 	if r.waits {
 		took = 0 // what it has waited for messages is no latency, and is not known here
+	}
+	if r.exec != nil && code == "" && !r.silent {
+		r.exec.count(took)
 	}
 	r.session.called(r.cmd, r.args, r.shown, took, code)
 	r.args, r.shown = nil, nil
@@ -392,8 +398,10 @@ type splice struct {
 	exec  *execCall
 	scan  relay.Scanner
 	begun bool
-	plain bool // the leader has refused the transaction
-	next  int  // the next command
+	// within is true within the reply to a command.
+	within bool
+	plain  bool // the leader has refused the transaction
+	next   int  // the next command
 }
 
 // take takes a piece of the leader's reply. It is empty if the client has gone before there was one.
@@ -418,8 +426,13 @@ func (x *splice) take(b []byte) {
 		if err != nil {
 			return // it was scanned before
 		}
+		if !x.within {
+			if code := errorCode(b[:n]); code != "" {
+				x.exec.failed(x.next, code)
+			}
+		}
 		x.w.Raw(b[:n])
-		if b = b[n:]; done {
+		if b, x.within = b[n:], !done; done {
 			x.next++
 			x.local()
 		}

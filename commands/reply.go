@@ -47,6 +47,11 @@ type traced interface {
 	trace(t *tracing.Tracer, p *pending, err error)
 }
 
+// transacted is a call of several commands, which count adds to the statistics.
+type transacted interface {
+	count(took time.Duration)
+}
+
 // pending is a reply in the reply queue whose call is with the engine.
 type pending struct {
 	session *Session
@@ -93,7 +98,11 @@ func (p *pending) Append(w *resp.Writer) {
 
 // count adds the command to the statistics, unless its client has disconnected.
 func (p *pending) count(code string) {
-	p.session.called(p.cmd, p.args, p.shown, p.task.Took(p.began), code)
+	took := p.task.Took(p.began)
+	if t, ok := p.call.(transacted); ok && p.task.Err() == nil {
+		t.count(took)
+	}
+	p.session.called(p.cmd, p.args, p.shown, took, code)
 	p.args, p.shown = nil, nil
 }
 

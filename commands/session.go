@@ -226,6 +226,9 @@ func (s *Session) handle(args [][]byte, left int) {
 		return
 	}
 	if s.handler.hub.Monitored() {
+		if c.Name == "exec" {
+			s.monitorTransaction()
+		}
 		s.monitored(c, args)
 	}
 	if s.elsewhere(c, args, silent) {
@@ -344,17 +347,25 @@ func (s *Session) reject(c *entry, silent bool, err error) {
 // its arguments if shown is nil. It runs on the reader's or the writer's goroutine.
 func (s *Session) called(c *entry, args [][]byte, shown []string, took time.Duration, code string) {
 	h := s.handler
-	h.calls.Called(s.conn.ID(), c.Index, took, code)
-	h.latency.Command(took)
-	if h.slow.IsSlow(took) {
+	if s.counted(c, took, code) {
 		if shown == nil {
 			shown = clipArgs(c, args)
 		}
-		h.calls.Slow(s.conn.ID(), c.Index)
 		h.slow.Add(&telemetry.SlowCommand{
 			At: h.cfg.Now(), Took: took, Args: shown, Addr: s.conn.RemoteAddr().String(), Name: s.identity.Load().name,
 		})
 	}
+}
+
+// counted counts an executed command and reports whether it took long.
+func (s *Session) counted(c *entry, took time.Duration, code string) (slow bool) {
+	h := s.handler
+	h.calls.Called(s.conn.ID(), c.Index, took, code)
+	h.latency.Command(took)
+	if slow = h.slow.IsSlow(took); slow {
+		h.calls.Slow(s.conn.ID(), c.Index)
+	}
+	return slow
 }
 
 // submit adds the reply of a call and its task to those that flush passes on.

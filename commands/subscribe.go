@@ -39,7 +39,7 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 	}
 	spec := Spec{
 		Name: name, Group: pubsubGroup, Since: "2.0.0", Complexity: "O(N) where N is the number of names", Returns: "push (string, (string or nil), integer)",
-		Summary: summary, Flags: []string{"pubsub", "noscript", "loading", "stale"},
+		Summary: summary, Flags: []string{"pubsub", "noscript", "loading", "stale", "no_multi"}, Differs: "Refused in MULTI.",
 		Args:     []Arg{{Name: arg, Type: kind, Access: access, Optional: !on, Multiple: true}},
 		Examples: []Example{{name + " fila:orders:dead", "..."}},
 		Room:     confirmRoom(arg),
@@ -50,7 +50,7 @@ func subscriptionSpec(name, arg string, pattern, on bool, summary string) Spec {
 	}
 	if on {
 		spec.Returns = "push (string, string, integer)"
-		spec.Differs = fmt.Sprintf("Channels carry Fila's own events alone. A name has at most %d bytes, a client at most %d subscriptions.",
+		spec.Differs += fmt.Sprintf(" Channels carry Fila's own events alone. A name has at most %d bytes, a client at most %d subscriptions.",
 			channelBytesMax, subscriptionsMax)
 	}
 	return spec
@@ -316,9 +316,9 @@ func monitor() Spec {
 	return Spec{
 		Name: "MONITOR", Group: "server", Since: "1.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Streams each command that a client sends, when it is read.",
-		Differs: fmt.Sprintf("An argument is cut after %d bytes. A command is shown when it is read; behind a waiting lease, that is before it is executed.",
+		Differs: fmt.Sprintf("Refused in MULTI. An argument is cut after %d bytes. A command is shown when it is read; behind a waiting lease, that is before it is executed.",
 			monitorBytesMax),
-		Flags:    []string{"admin", "noscript", "loading", "stale"},
+		Flags:    []string{"admin", "noscript", "loading", "stale", "no_multi"},
 		Examples: []Example{{"MONITOR", "OK"}},
 		Local: func(s *Session, _ *input, _ *resp.Writer) error {
 			s.subs.monitor = true

@@ -1,9 +1,11 @@
 package commands
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
@@ -45,7 +47,8 @@ func exec() Spec {
 		Reply: "An array with the replies, in order.",
 		Differs: "A hook of a queue, and the limits of a message, are applied to all of its messages before the first command: " +
 			"what they refuse discards the transaction. FILA.BROWSE, FILA.REDRIVE, FILA.SCRIPT HISTORY, FILA.EXPLAIN of a message and FILA.PURGE of a key " +
-			"read too much to be a part of one write: they answer an error in it.",
+			"read too much to be a part of one write: they answer an error in it. In SLOWLOG, INFO and the metrics each of its commands has taken as long as " +
+			"the transaction, and of one transaction SLOWLOG has " + strconv.Itoa(slowOfOne) + " at most.",
 		Flags: []string{"noscript", "write"},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -112,7 +115,8 @@ type transaction struct {
 type queued struct {
 	command *entry
 	args    [][]byte
-	call    call // nil for a local command
+	shown   []string // what the slow log shows, when args are not retained any more
+	call    call     // nil for a local command
 }
 
 // cloneWords copies arguments, so that a queued command does not retain the read buffer.
@@ -167,7 +171,7 @@ func (s *Session) failTransaction(c *entry, arguments int) {
 // anything is applied.
 func (s *Session) queue(c *entry, args [][]byte) error {
 	t, l := s.multi, &s.handler.cfg.Limits
-	if c.Spec.Has("no_multi") || c.Spec.Group == pubsubGroup || c.Name == "monitor" { // these two send replies later on
+	if c.Spec.Has("no_multi") {
 		return command.Refuse("ERR", "Command not allowed inside a transaction")
 	}
 	if err := s.redirect(c); err != nil {
@@ -257,7 +261,9 @@ func (s *Session) exec() (call, error) {
 // and returns its reply.
 func (s *Session) inTransaction(q *queued, err error) []byte {
 	w := s.scratch()
-	if err == nil {
+	denied := err != nil
+	began := s.handler.engine.Elapsed()
+	if !denied {
 		err = q.command.Spec.Local(s, &s.in, w)
 	}
 	if r, waits := s.later.(*nodeReply); waits { // not in a transaction
@@ -265,11 +271,60 @@ func (s *Session) inTransaction(q *queued, err error) []byte {
 		r.atOnce(&state, w)
 	}
 	s.later = nil
+	code := ""
 	if err != nil {
 		w.Take()
-		s.writeError(w, err)
+		code = s.writeError(w, err)
+	}
+	if denied {
+		s.handler.calls.Rejected(s.conn.ID(), q.command.Index, code)
+	} else {
+		s.called(q.command, q.words(), nil, s.handler.engine.Elapsed()-began, code)
 	}
 	return w.Take()
+}
+
+// words returns the command as the client has sent it.
+func (q *queued) words() [][]byte { return append(bytes.Fields([]byte(q.command.Display)), q.args...) }
+
+// monitorTransaction sends the commands that an EXEC is about to execute to the clients that monitor.
+func (s *Session) monitorTransaction() {
+	if s.multi == nil {
+		return
+	}
+	for i := range s.multi.queued {
+		q := &s.multi.queued[i]
+		s.monitored(q.command, q.words())
+	}
+}
+
+// slowOfOne is how many commands of one transaction the slow log has at most: all of them have taken as
+// long as the transaction, and are not to displace what else was slow.
+const slowOfOne = 16
+
+// count adds the commands of a transaction that was executed to the statistics, but the local ones, which
+// are counted when they are executed. took is the time of the transaction: none of them is done before.
+func (c *execCall) count(took time.Duration) {
+	shown := 0
+	for i := range c.queued {
+		q := &c.queued[i]
+		switch {
+		case q.call == nil:
+		case shown < slowOfOne && c.session.handler.slow.IsSlow(took):
+			shown++
+			c.session.called(q.command, q.words(), q.shown, took, c.codes[i])
+		default:
+			c.session.counted(q.command, took, c.codes[i])
+		}
+	}
+}
+
+// failed notes that a command was answered an error.
+func (c *execCall) failed(i int, code string) {
+	if c.codes == nil {
+		c.codes = map[int]string{}
+	}
+	c.codes[i] = code
 }
 
 // execCall is the call of a transaction.
@@ -278,7 +333,8 @@ type execCall struct {
 	queued  []queued
 	local   [][]byte // replies of the local commands, by index in queued
 	calls   []engine.Call
-	errs    []error // of calls
+	errs    []error        // of calls
+	codes   map[int]string // of the errors that were answered, by index in queued, without local commands
 	bytes   int
 }
 
@@ -331,7 +387,7 @@ func (c *execCall) Render(h *Handler, w *resp.Writer) error {
 			err = c.queued[i].call.Render(h, w)
 		}
 		if err != nil {
-			c.session.writeError(w, err)
+			c.failed(i, c.session.writeError(w, err))
 		}
 		n++
 	}

@@ -47,6 +47,16 @@ func NewCatalog(commands []Command, categories []string, match func(pattern, s s
 	return c
 }
 
+// overlap reports whether a rule's name, of commands or of a category, may stand for one of the numbers: that
+// of a newer version may stand for any.
+func (c *Catalog) overlap(name string, numbers []int) bool {
+	own, known := c.names[name]
+	if category, is := strings.CutPrefix(name, "@"); is {
+		own, known = c.categories[category]
+	}
+	return !known || slices.ContainsFunc(own, func(n int) bool { return slices.Contains(numbers, n) })
+}
+
 // set is a set of commands by number.
 type set []uint64
 

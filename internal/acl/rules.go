@@ -208,6 +208,23 @@ func (u *User) setCommands(name string, allow bool) (reason string) {
 	if allow {
 		sign = "+"
 	}
-	u.rules = append(u.rules, sign+name)
+	if !u.covers(name, numbers, sign[0]) {
+		u.rules = append(u.rules, sign+name)
+	}
 	return ""
+}
+
+// covers reports whether a new rule says what an older one says of a whole container, or the first of all
+// commands. A category covers nothing: a later version may have others in it.
+func (u *User) covers(name string, numbers []int, sign byte) bool {
+	container, _, _ := strings.Cut(name, "|")
+	for _, old := range slices.Backward(u.rules) {
+		if old[0] == sign && old[1:] == container {
+			return true
+		}
+		if old[0] != sign && u.catalog.overlap(old[1:], numbers) {
+			return false
+		}
+	}
+	return u.all == (sign == '+')
 }

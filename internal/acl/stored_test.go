@@ -61,7 +61,7 @@ func TestAChangeOfALineIsThatOfTheUser(t *testing.T) {
 	for _, x := range []struct{ line, rules, want string }{
 		{"", "", "user w off resetchannels -@all"},
 		{"", "on nopass +get", "user w on nopass resetchannels -@all +get"},
-		{"user w on nopass resetchannels -@all +get", "+put -get", "user w on nopass resetchannels -@all +put -get"},
+		{"user w on nopass resetchannels -@all +get", "+put -get", "user w on nopass resetchannels -@all +put"},
 		{"user w on nopass ~* &* +@all", "reset", "user w off resetchannels -@all"},
 	} {
 		if got, err := u.Change("w", x.line, strings.Fields(x.rules)); err != nil || got != x.want {
