@@ -166,7 +166,7 @@ func resultOf(reply any) Result {
 		}
 	}
 	r := Result{Status: Status(text(fields["status"])), Error: text(fields["error"])}
-	if value, ok := fields["value"].(string); ok {
+	if value := text(fields["value"]); value != "" {
 		r.Value = []byte(value)
 	}
 	return r

@@ -241,19 +241,12 @@ func (r *run) handle(job *Job) {
 		return // an ack would have no effect
 	}
 	if err == nil {
-		err = r.settle("FILA.ACK", job, ackOptions(result)...)
+		// Without RESULT it would be known to those alone that wait already: nil is an empty one.
+		err = r.settle("FILA.ACK", job, "RESULT", result)
 	}
 	if err != nil {
 		r.nack(job, err)
 	}
-}
-
-// ackOptions returns the options of an ack.
-func ackOptions(result []byte) []any {
-	if result == nil {
-		return nil
-	}
-	return []any{"RESULT", result}
 }
 
 // call calls the handler. A panic is a failure of the message.

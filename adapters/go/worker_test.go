@@ -58,6 +58,23 @@ func enqueue(t *testing.T, q *fila.Queue, m fila.Message) string {
 	return id
 }
 
+// The end of a message whose handler returns nothing is known to a client that waits for it afterwards.
+func TestNothingIsAResult(t *testing.T) {
+	t.Parallel()
+	q := &fila.Queue{Client: connected(t), Name: "nothing"}
+	handled := make(chan struct{})
+	stop := started(t, &fila.Worker{Queue: q, Handler: func(context.Context, *fila.Job) ([]byte, error) {
+		close(handled)
+		return nil, nil
+	}})
+	id := enqueue(t, q, fila.Message{})
+	<-handled
+	stop() // it has acked
+	if r := within(t, q, id); r.Status != fila.Done || r.Value != nil || r.Error != "" {
+		t.Errorf("the result is %+v", r)
+	}
+}
+
 func TestAWorkerHandlesMessagesAndAnswersThem(t *testing.T) {
 	t.Parallel()
 	client := connected(t)

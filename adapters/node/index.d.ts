@@ -81,7 +81,7 @@ export declare class AddedJob<Data = any, Value = any> {
 /** What has become of a message. */
 export declare class Result<Value = any> {
   readonly status: 'pending' | 'done' | 'dead'
-  /** The RESULT of the ack. */
+  /** The RESULT of the ack; empty, or null, if the handler returned nothing. */
   readonly value: Buffer | null
   /** Of a dead message: its last error. */
   readonly error: string | null

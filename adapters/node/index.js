@@ -167,9 +167,9 @@ function enqueuing (queue, payload, { headers, ...options }) {
   return command
 }
 
+// An ack without RESULT would be known to those alone that wait already: nothing is an empty one.
 function acking (job, value) {
-  const result = resultOf(value)
-  return ['FILA.ACK', job.queueName, job.token, ...(result === undefined ? [] : ['RESULT', result])]
+  return ['FILA.ACK', job.queueName, job.token, 'RESULT', resultOf(value) ?? '']
 }
 
 function nacking (job, error) {
@@ -227,7 +227,7 @@ class Result {
 
   /** The value that the handler has returned. */
   get returnvalue () {
-    return this.value === null ? undefined : JSON.parse(this.value)
+    return this.value?.length ? JSON.parse(this.value) : undefined
   }
 }
 

@@ -68,7 +68,8 @@ class Message:
 
 @dataclass
 class Result:
-    """What has become of a message: status is pending, done or dead; value is what its handler returned."""
+    """What has become of a message: status is pending, done or dead; value is what its handler returned,
+    None if it returned nothing, or nothing but an empty value."""
 
     status: str
     value: bytes
@@ -131,7 +132,8 @@ def _lease(worker, count):
 def _outcome(message, value, error):
     """The command that ends the lease of a message that was handled."""
     if error is None:
-        return ["FILA.ACK", message.queue, message.receipt] + ([] if value is None else ["RESULT", value])
+        # Without RESULT it would be known to those alone that wait already: None is an empty one.
+        return ["FILA.ACK", message.queue, message.receipt, "RESULT", b"" if value is None else value]
     command = ["FILA.NACK", message.queue, message.receipt, "ERROR", f"{type(error).__name__}: {error}"]
     if isinstance(error, Dead):
         command.append("DEAD")
@@ -159,7 +161,7 @@ def _result(reply):
         pairs = iter(reply)
         reply = dict(zip(pairs, pairs))
     error = reply[b"error"]
-    return Result(reply[b"status"].decode(), reply[b"value"], error and error.decode(errors="replace"))
+    return Result(reply[b"status"].decode(), reply[b"value"] or None, error and error.decode(errors="replace"))
 
 
 def _no_queue(error):

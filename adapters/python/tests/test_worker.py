@@ -15,7 +15,7 @@ import unittest
 import redis
 
 import fila_worker
-from fila_worker import AsyncQueue, AsyncWorker, Dead, Queue, Retry, Worker
+from fila_worker import AsyncQueue, AsyncWorker, Dead, Queue, Result, Retry, Worker
 
 logging.disable(logging.CRITICAL)
 fila_worker.BLOCK = 0.2  # workers notice a stop sooner
@@ -140,7 +140,8 @@ class TestWorker(Base, unittest.TestCase):
         self.assertEqual(queue.result(broken, timeout=patience()).error, "ValueError: not a number")
         until("it is done", lambda: len(times) == 2)
         self.assertGreaterEqual(times[1] - times[0], 0.29)
-        until("it is gone, without a value", lambda: queue.result(later) is None)
+        until("its end is known, without a value", lambda: queue.result(later).status != "pending")
+        self.assertEqual(queue.result(later), Result("done", None, None))
 
     def test_concurrency_and_extension(self):
         queue = Queue("long", self.client)
