@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ledger"
@@ -296,7 +297,7 @@ func budgetHistory() Spec {
 		Summary: "Returns what has moved a budget, the newest first, a page at a time. Entries are kept for budgets.history_days, then dropped with their whole day. It is refused in a transaction.",
 		Flags:   []string{"readonly"},
 		Reply: "An array: the next cursor, 0 at the end, and an array of maps: " + entryFields(&ledger.Entry{}).names() + ". kind is credit, charge, refill or use, of which count is the number of messages; amount is negative for what went out; " +
-			"balance is that after it; id and note are nil if not given; queue, message and key are those of a settlement with DETAIL. The cursor holds while new entries come.",
+			"balance is that after it; id and note are nil if not given; queue, message and key are those of a settlement with DETAIL, nil if the user has no right to the queue. The cursor holds while new entries come.",
 		Args: []Arg{
 			{Name: "name", Type: String},
 			{Name: "c", Type: Integer, Token: "CURSOR", Optional: true},
@@ -313,12 +314,13 @@ func budgetHistory() Spec {
 		},
 		Memory: "1,700 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &historyCall{req: engine.BudgetHistory{Name: in.Text("name"), Before: in.Integer("cursor", 0), Count: int(in.Integer("count", pageCount))}}, nil
+			return &historyCall{user: in.User, req: engine.BudgetHistory{Name: in.Text("name"), Before: in.Integer("cursor", 0), Count: int(in.Integer("count", pageCount))}}, nil
 		},
 	}
 }
 
 type historyCall struct {
+	user *acl.User // of the caller
 	req  engine.BudgetHistory
 	next int64
 	list []ledger.Entry
@@ -334,6 +336,11 @@ func (c *historyCall) Apply(tx *engine.Tx) (err error) {
 func (c *historyCall) Render(_ *Handler, w *resp.Writer) error {
 	w.Array(2)
 	w.BulkString(strconv.FormatInt(c.next, 10))
+	for i := range c.list {
+		if e := &c.list[i]; e.Queue != "" && !c.user.May(acl.Look, e.Queue) {
+			e.Queue, e.Message, e.Key = "", "", ""
+		}
+	}
 	writeEach(w, len(c.list), func(i int) *fields { return entryFields(&c.list[i]) })
 	return nil
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -217,7 +218,7 @@ func metricsCommand() Spec {
 		Summary: "Returns the figures of the broker for Prometheus: what /metrics of the admin listener answers, and with the same right. TEXT is for people, too; " +
 			"OPENMETRICS and PROTOBUF are what other scrapers ask for, the latter with native histograms. docs/reference/metrics.md lists the metrics.",
 		Flags: []string{"readonly", "no_multi"},
-		Reply: "A string in the format. A user sees the queues that it has a right to, and the sum of the others (queue=\"\") if it has a right to all.",
+		Reply: "A string in the format. A user sees the queues that it has a right to, and the sum of the others (queue=\"\") if it has a right to all; throttles and budgets if it may run FILA.THROTTLE LIST and FILA.BUDGET LIST.",
 		Args: []Arg{{Name: "format", Type: OneOf, Optional: true, Args: []Arg{
 			{Name: "text", Type: PureToken, Token: string(metrics.Text)},
 			{Name: "openmetrics", Type: PureToken, Token: string(metrics.OpenMetrics)},
@@ -251,11 +252,15 @@ type metricsCall struct {
 
 // Render writes the text.
 func (c *metricsCall) Render(h *Handler, w *resp.Writer) error {
-	var may func(string) bool
-	if !c.user.EveryQueue() {
-		may = func(queue string) bool { return c.user.May(acl.Look, queue) }
+	var rights *metrics.Rights
+	if c.user != nil {
+		runs := func(name string) bool { return c.user.MayRun(h.table.Resolve([]byte(name)).Index) }
+		rights = &metrics.Rights{Throttles: runs("fila.throttle|list"), Budgets: runs("fila.budget|list")}
+		if !c.user.EveryQueue() {
+			rights.Queue = func(queue string) bool { return c.user.May(acl.Look, queue) }
+		}
 	}
-	text, err := c.Write(c.format, h.figures(), may)
+	text, err := c.Write(c.format, h.figures(), rights)
 	if err != nil {
 		return err
 	}
@@ -304,7 +309,7 @@ func explain() Spec {
 		Access:  Look,
 		Reply: "A map, of a key: " + explainFields(&engine.Explanation{}, time.Time{}).names() + "; of a message: " +
 			explainFields(&engine.Explanation{Message: &engine.MessageInfo{}}, time.Time{}).names() +
-			". state is as in FILA.KEYS, reason says it in a sentence. holders are leases that fill a throttle, at most ten of holder_count, " +
+			". state is as in FILA.KEYS, reason says it in a sentence. holders are leases that fill a throttle, at most ten of holder_count, without those in queues that the user has no right to, " +
 			"each a map: " + holderFields(&engine.Holder{}).names() + ". blocked_by are the throttles that do not admit the next message of the key " +
 			"now, each a map: " + blockerFields(&engine.Blocker{}).names() + "; concurrency is nil where places are free, rate and next_token_at are nil " +
 			"where the tokens are there, kept is 1 where what is free is kept for a message that needs several throttles, need is what the message takes of a throttle by cost, else nil, saved is 1 where the tokens are there and accumulate for a message that comes before, limit is how many leases an adaptive throttle allows now where no place is free, else nil. position counts the ready messages of the key that come first, -1 where that is not known.",
@@ -329,24 +334,27 @@ func explain() Spec {
 }
 
 func parseExplain(_ *Session, in *input) (call, error) {
+	by := explanation{user: in.User}
 	if in.Has("key") {
-		return &explainKeyCall{req: engine.ExplainKey{Queue: in.Text("queue"), Key: in.Text("key")}}, nil
+		return &explainKeyCall{explanation: by, req: engine.ExplainKey{Queue: in.Text("queue"), Key: in.Text("key")}}, nil
 	}
 	r, err := engine.ParseReceipt(in.Bytes("id"))
 	if err != nil {
 		return nil, err
 	}
-	return &explainMessageCall{req: engine.Explain{Queue: in.Text("queue"), ID: r.ID}}, nil
+	return &explainMessageCall{explanation: by, req: engine.Explain{Queue: in.Text("queue"), ID: r.ID}}, nil
 }
 
 // explanation is the common part of the calls that explain why something waits.
 type explanation struct {
+	user   *acl.User // of the caller
 	now    time.Time
 	result engine.Explanation
 }
 
-// Render writes a map.
+// Render writes a map, with the holders in queues that the user has a right to.
 func (c *explanation) Render(_ *Handler, w *resp.Writer) error {
+	c.result.Holders = slices.DeleteFunc(c.result.Holders, func(h engine.Holder) bool { return !c.user.May(acl.Look, h.Queue) })
 	explainFields(&c.result, c.now).write(w)
 	return nil
 }

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"slices"
+
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/tracing"
@@ -95,7 +97,7 @@ func topicInfo() Spec {
 		Summary: "Returns a topic with its bindings, or nil if no queue is bound to it.",
 		Flags:   []string{"readonly"}, Access: Look,
 		Reply: "A map: " + topicFields(&engine.TopicInfo{}, true).names() + ". bindings are maps of queue and headers, pairs of a name and a pattern; " +
-			"published counts the messages since the start of the broker, unmatched those of them that met no binding.",
+			"without those of queues that the user has no right to; published counts the messages since the start of the broker, unmatched those of them that met no binding.",
 		Args: []Arg{{Name: "topic", Type: Key}},
 		Examples: []Example{
 			{"FILA.TOPIC INFO order.placed", "(nil)"},
@@ -106,7 +108,7 @@ func topicInfo() Spec {
 		Room:   topicRoom,
 		Memory: "4 KiB, and 128 bytes for each binding; their patterns are shared",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &topicInfoCall{name: in.Text("topic")}, nil
+			return &topicInfoCall{user: in.User, name: in.Text("topic")}, nil
 		},
 	}
 }
@@ -118,6 +120,7 @@ func topicRoom(s *Session, in *input) int {
 }
 
 type topicInfoCall struct {
+	user  *acl.User // of the caller
 	name  string
 	info  engine.TopicInfo
 	found bool
@@ -135,6 +138,7 @@ func (c *topicInfoCall) Render(_ *Handler, w *resp.Writer) error {
 		w.Null()
 		return nil
 	}
+	c.info.Bindings = slices.DeleteFunc(slices.Clone(c.info.Bindings), func(b engine.Binding) bool { return !c.user.May(acl.Look, b.Queue) })
 	topicFields(&c.info, true).write(w)
 	return nil
 }

@@ -79,16 +79,25 @@ func (c *Collector) join(now time.Time) *reading {
 	return c.current
 }
 
+// Rights are what a user sees.
+type Rights struct {
+	Queue              func(queue string) bool // nil: all, and the sum of those without series of their own
+	Throttles, Budgets bool
+}
+
 // Write returns the text of the answer in a format. server is what connections and commands
-// show. may reports whether the user has a right to a queue; nil: to all of them. Apply has
+// show. rights are those of the user; nil: it has all of them. Apply has
 // returned nil before, or was not called, as this process has no engine: then its figures are left out.
-func (s *Scrape) Write(format Format, server *Server, may func(queue string) bool) ([]byte, error) {
+func (s *Scrape) Write(format Format, server *Server, rights *Rights) ([]byte, error) {
 	c := s.collector
 	var breaks yield.Breaks
 	defer breaks.End()
 	f := &families{table: &c.table, native: format == Protobuf, breaks: &breaks}
 	if s.reading != nil {
-		s.reading.write(f, may)
+		if rights == nil {
+			rights = &Rights{Throttles: true, Budgets: true}
+		}
+		s.reading.write(f, rights)
 	}
 	server.write(f)
 	c.cfg.Process.write(f)

@@ -118,7 +118,7 @@ func (b *broker) scrape(f Format, may func(string) bool) []byte {
 	b.t.Helper()
 	s := b.collector.Scrape()
 	b.do(s.Apply)
-	text, err := s.Write(f, &Server{}, may)
+	text, err := s.Write(f, &Server{}, &Rights{Queue: may, Throttles: true, Budgets: true})
 	if err != nil {
 		b.t.Fatal(err)
 	}

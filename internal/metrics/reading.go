@@ -220,8 +220,9 @@ func (r *reading) readEngine(tx *engine.Tx) error {
 	return nil
 }
 
-// write writes the series of queues that the user may see, of throttles, of budgets and of the engine.
-func (r *reading) write(f *families, may func(queue string) bool) {
+// write writes the series of queues, throttles and budgets that the user may see, and of the engine.
+func (r *reading) write(f *families, rights *Rights) {
+	may := rights.Queue
 	now := r.page.Now
 	for i := range r.queues {
 		q := &r.queues[i]
@@ -240,11 +241,15 @@ func (r *reading) write(f *families, may func(queue string) bool) {
 		writeQueue(f, &r.page.Sum, now, l)
 		r.others.write(f, l, true)
 	}
-	for i := range r.throttles {
-		r.throttles[i].write(f)
+	if rights.Throttles {
+		for i := range r.throttles {
+			r.throttles[i].write(f)
+		}
 	}
-	for i := range r.budgets {
-		r.budgets[i].write(f)
+	if rights.Budgets {
+		for i := range r.budgets {
+			r.budgets[i].write(f)
+		}
 	}
 	r.collector.scripts.write(f, r.queues, may, now)
 	f.number(leftOut, r.leftOut.queues, label(labelKind, "queue"))
