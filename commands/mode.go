@@ -157,7 +157,7 @@ func (h *Handler) LeaderChanged() (last string) {
 	for i, hub := range p.watchers {
 		from, to := p.last.node(ModeSentinel, i == 1), leader.node(ModeSentinel, i == 1)
 		if p.last.ID != "" && from.Addr() != to.Addr() {
-			hub.Deliver([]byte(topology.SwitchMaster), []byte(topology.Switched(r.Name, &from, &to)))
+			hub.Deliver(h.cfg.Now(), []byte(topology.SwitchMaster), []byte(topology.Switched(r.Name, &from, &to)))
 		}
 	}
 	p.last = leader

@@ -103,7 +103,7 @@ func (h *Handler) forwarded(push []byte) {
 	var words [][]byte
 	s := relay.Scanner{Note: func(_ []int, text []byte) { words = append(words, bytes.Clone(text)) }}
 	if _, _, err := s.Next(push); err == nil && len(words) == 3 {
-		h.hub.Deliver(words[1], words[2])
+		h.hub.Deliver(h.cfg.Now(), words[1], words[2])
 	}
 }
 

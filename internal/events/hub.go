@@ -302,10 +302,10 @@ func (h *Hub) Publish(events []engine.Event) {
 }
 
 // Deliver delivers an event that another node has passed on.
-func (h *Hub) Deliver(channel, payload []byte) {
+func (h *Hub) Deliver(now time.Time, channel, payload []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.deliver(&message{channel: string(channel), payload: bytes.Clone(payload), event: engine.Event{Time: time.Now()}})
+	h.deliver(&message{channel: string(channel), payload: bytes.Clone(payload), event: engine.Event{Time: now}})
 	h.matchQueued()
 }
 

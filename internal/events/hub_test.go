@@ -122,7 +122,7 @@ func TestANodePassesEventsOnToAnother(t *testing.T) {
 		t.Fatalf("the other node got %q", got)
 	}
 	_, payload, _ := strings.Cut(got[len(head):], "\r\n")
-	other.Deliver([]byte("fila:orders:dead"), []byte(strings.TrimSuffix(payload, "\r\n")))
+	other.Deliver(time.Unix(1_800_000_000, 0), []byte("fila:orders:dead"), []byte(strings.TrimSuffix(payload, "\r\n")))
 	if named.got.String() != here.got.String() || !strings.Contains(pattern.got.String(), payload) {
 		t.Errorf("delivered as %q and %q, by the leader as %q", named.got.String(), pattern.got.String(), here.got.String())
 	}
