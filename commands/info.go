@@ -371,6 +371,7 @@ func (c *infoCall) fila(h *Handler) fields {
 	var f fields
 	f.text("fila_version", h.cfg.Version)
 	f.engine(&c.stats)
+	f.number("clock_behind_ms", c.stats.ClockBehind.Milliseconds())
 	return f
 }
 

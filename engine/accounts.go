@@ -79,7 +79,7 @@ func (s *accountTable) next(c *core) int64 {
 		at = s.days.DropAt(c.cfg.HistoryDays)
 	}
 	if l, ok := s.timers.next(); ok {
-		at = min(at, l.wakeAt)
+		at = min(at, c.onCalendar(l.wakeAt))
 	}
 	return at
 }
@@ -256,11 +256,11 @@ func (a *account) record() storage.Budget {
 // store takes no writes, or is full, the account stays as it was.
 func (c *core) catchUp(a *account) {
 	ticks := a.calendar.Load().Schedule()
-	if ticks == nil || a.sums.NextAt == 0 || c.now < a.sums.NextAt || c.health.failed != nil || c.health.full != nil {
+	if ticks == nil || a.sums.NextAt == 0 || c.calendar() < a.sums.NextAt || c.health.failed != nil || c.health.full != nil {
 		return
 	}
 	c.spend(4) // the calendar and two records
-	if added := a.sums.CatchUp(c.now, ticks); added > 0 {
+	if added := a.sums.CatchUp(c.calendar(), ticks); added > 0 {
 		c.enter(a, ledger.Refill, added, "", "")
 	}
 	c.touch(a)
@@ -366,7 +366,7 @@ func (c *core) setRefill(a *account, r *Refill) {
 	if ticks.Schedule() == nil { // another account has it from a store of another version
 		ticks.Repair(r.schedule)
 	}
-	a.sums.SetRefill(r.Refill, ticks.Schedule().First(c.now))
+	a.sums.SetRefill(r.Refill, ticks.Schedule().First(c.calendar()))
 	a.calendar.Store(ticks)
 	if old == nil {
 		if added := a.sums.Fill(); added > 0 {

@@ -244,7 +244,7 @@ type budgetLine struct {
 	order    uint64               // last number given to a draw
 	notified bool                 // it is in accountTable.notified
 	watched  []*throttle          // keep room, or tokens, for classes that name it
-	wakeAt   int64                // of its timer: the next refill, Unix nanoseconds
+	wakeAt   int64                // of its timer: the next refill, by the system clock, see core.calendar
 	timer    int                  // index in accountTable.timers; -1: no timer
 }
 
@@ -363,8 +363,8 @@ func (c *core) armRefill(l *budgetLine) {
 		return
 	}
 	at := a.sums.NextAt
-	if at <= c.now { // the store is full
-		at = c.now + int64(c.cfg.RetryInterval)
+	if now := c.calendar(); at <= now { // the store is full
+		at = now + int64(c.cfg.RetryInterval)
 	}
 	switch {
 	case l.timer < 0:
@@ -380,7 +380,7 @@ func (c *core) armRefill(l *budgetLine) {
 func (c *core) expireRefills() {
 	for c.room() {
 		l, ok := c.accounts.timers.next()
-		if !ok || l.wakeAt > c.now {
+		if !ok || l.wakeAt > c.calendar() {
 			return
 		}
 		c.spend(1)

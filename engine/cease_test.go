@@ -388,14 +388,8 @@ func TestWhatSettlesComesAfterWhatIsConfirmed(t *testing.T) {
 	})
 }
 
-// With a store for itself an engine asks nothing and writes no time.
 func TestTheTimeIsKeptWhereAnotherNodeMayTakeOver(t *testing.T) {
 	now := storage.AppendStateKey(nil, storage.StateNow)
-	plain := newWorld(t, nil)
-	plain.queue("q", QueueOptions{})
-	if _, err := plain.store.Get(storage.State, now); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("a plain store has the time: %v", err)
-	}
 	keeps := func(c *Config) { c.KeepTime = true }
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), keeps)

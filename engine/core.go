@@ -69,6 +69,7 @@ type core struct {
 	users     userTable        // users of a cluster
 	out       outbox           // the open batch and what follows its commit
 	health    health           // whether the store takes writes
+	time      timekeeper       // writes the time, and knows how far the system clock is behind it
 }
 
 // newCore returns a core with no state from the store. It takes no turn before recover and
@@ -327,10 +328,10 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [22]component {
+func (c *core) components() [23]component {
 	return [...]component{
 		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
-		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health,
+		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }
 

@@ -433,6 +433,8 @@ type Stats struct {
 	BackedUp, FailedToBackUp uint64
 	Signals                  int64  // pairs of subject and name
 	SignalsEvicted           uint64 // those that made room for others
+	// By how much the system clock is behind the time of the broker; 0: at most a second.
+	ClockBehind time.Duration
 }
 
 // Stats describes the engine, in constant time.
@@ -444,5 +446,6 @@ func (tx *Tx) Stats() Stats {
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
+		ClockBehind: time.Duration(c.time.behind),
 	}
 }

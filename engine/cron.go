@@ -123,9 +123,9 @@ func (t *cronTable) reset() {
 
 // next returns when the next entry ticks. No timer is needed while a round is under way:
 // its result is a task.
-func (t *cronTable) next(*core) int64 {
+func (t *cronTable) next(c *core) int64 {
 	if e, ok := t.due.next(); ok && t.round == nil {
-		return e.set.NextAt
+		return c.onCalendar(e.set.NextAt)
 	}
 	return never
 }
@@ -195,7 +195,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	}
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
-		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.now, //nolint:gosec // not negative
+		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.calendar(), //nolint:gosec // not negative
 		Budgets: distinct(req.Budgets), Topic: cr.Topic, Unique: req.Unique,
 	}
 	if req.Charge != nil {
@@ -205,13 +205,13 @@ func (tx *Tx) SetCron(cr *Cron) error {
 		set.Priority = uint32(*req.Priority) + 1
 	}
 	if e == nil {
-		set.NextAt = cr.schedule.First(c.now)
+		set.NextAt = cr.schedule.First(c.calendar())
 		e = t.add(cr.Name, set, cr.schedule)
 	} else {
 		if old := &e.set; old.Expression == set.Expression && old.Zone == set.Zone && e.schedule != nil {
 			set.NextAt, set.MadeUp = old.NextAt, old.MadeUp
 		} else {
-			set.NextAt = cr.schedule.First(c.now)
+			set.NextAt = cr.schedule.First(c.calendar())
 		}
 		set.LastAt, set.Fired, set.Missed, set.Skipped = e.set.LastAt, e.set.Fired, e.set.Missed, e.set.Skipped
 		e.set, e.job, e.uncounted = set, nil, false // a round under way no longer counts for the entry

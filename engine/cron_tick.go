@@ -80,7 +80,7 @@ func (c *core) startRound() {
 	var round *cronRound
 	for steps := 0; steps < skipMax; {
 		e, ok := t.due.next()
-		if !ok || e.set.NextAt > c.now {
+		if !ok || e.set.NextAt > c.calendar() {
 			break
 		}
 		if n := c.skipMissed(e); n > 0 {
@@ -88,7 +88,7 @@ func (c *core) startRound() {
 			continue
 		}
 		if round == nil {
-			round = &cronRound{snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.now}
+			round = &cronRound{snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}
 			round.limits.Headers += 2 // headerCron and headerCronAt
 		}
 		e.job = &cronJob{entry: e, name: e.name, tick: e.set.NextAt, set: e.set}
@@ -107,7 +107,7 @@ func (c *core) startRound() {
 // steps that this took: 0 if the next tick is to enqueue a message.
 func (c *core) skipMissed(e *cronEntry) int {
 	s := &e.set
-	limit := c.now - int64(cronGrace) // earlier ticks are missed
+	limit := c.calendar() - int64(cronGrace) // earlier ticks are missed
 	if s.NextAt >= limit {
 		s.MadeUp = 0
 		return 0
@@ -232,7 +232,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	case err != nil:
 		s.Missed++
 		c.health.counters.missed++
-		s.LastError, s.ErrorAt = errtext.Clip(err.Error(), cronErrorMax), c.now
+		s.LastError, s.ErrorAt = errtext.Clip(err.Error(), cronErrorMax), c.calendar()
 	case owner != (ID{}):
 		s.Skipped++
 	default:
@@ -240,7 +240,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 		c.health.counters.ticked++
 		s.LastAt = j.tick
 	}
-	if j.tick < c.now-int64(cronGrace) {
+	if j.tick < c.calendar()-int64(cronGrace) {
 		s.MadeUp++
 	}
 	s.NextAt = e.schedule.After(j.tick, j.tick)
@@ -328,8 +328,8 @@ func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	}
 	r := req.run
 	if r == nil || !r.done || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
-		job := &cronJob{entry: e, name: e.name, tick: c.now, set: e.set}
-		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.now}, epoch: c.epoch, task: tx.task}
+		job := &cronJob{entry: e, name: e.name, tick: c.calendar(), set: e.set}
+		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}, epoch: c.epoch, task: tx.task}
 		r.limits.Headers += 2 // headerCron and headerCronAt
 		req.run = r
 		c.out.jobs = append(c.out.jobs, r)

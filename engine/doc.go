@@ -40,6 +40,7 @@
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
 //	bodies.go                        payloads that messages of several queues have in common
 //	snapshot.go                      what connections read of the engine
+//	time.go                          the time that a start begins with; the calendar
 //	recover.go                       rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
 //
@@ -113,6 +114,7 @@
 //     knows which. It has no delayed messages, and counts those that are retrying.
 //  33. The sums of all queues are those of their counters and of their messages.
 //  34. A body that is counted is counted with at least the messages in memory that hold it.
+//  35. The time that was written last has been reached.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

@@ -68,7 +68,10 @@ func (c *core) times(a *admission, req *Enqueue) (err error) {
 		}
 		a.ignored = true
 	}
-	a.readyAt = req.At
+	a.readyAt = 0
+	if req.At > 0 {
+		a.readyAt = c.onCalendar(req.At)
+	}
 	if req.Delay > 0 {
 		a.readyAt = c.now + int64(req.Delay)
 	}

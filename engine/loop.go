@@ -285,6 +285,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 		}
 		e.readOnly.Store(c.health.failed != nil)
 		began := e.Elapsed()
+		e.watchClock(clock.behind)
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)
 		e.reportHeld(c.held(), heldStep)
@@ -414,13 +415,14 @@ func (e *Engine) startCommit(w *work) {
 // is read on connections, outside of turns.
 func wallNanos() int64 { return time.Now().UnixNano() }
 
-// clock is the time of turns: the system clock at the start, or the time that an earlier leader
-// has reached (Config.KeepTime), advanced by the monotonic clock.
+// clock is the time of turns: the system clock at the start, or the newest time in the store
+// (time.go) if that is later, advanced by the monotonic clock.
 // It follows the system clock forward by steps of more than a second (a suspended machine, a
 // late NTP step), but never backward, so no lease that has expired becomes valid again.
 type clock struct {
 	start  time.Time     // has a monotonic reading
 	offset time.Duration // sum of the steps of the system clock that were followed
+	behind time.Duration // by how much the system clock was behind at the last reading; below 0: it was ahead
 }
 
 // newClock returns a clock that begins at the system clock's time or at least, in Unix
@@ -436,9 +438,11 @@ func (c *clock) now() time.Time {
 	t := time.Now()
 	elapsed := t.Sub(c.start)
 	at := c.start.Add(elapsed + c.offset)
-	if ahead := t.Round(0).Sub(at.Round(0)); ahead > step {
+	c.behind = at.Round(0).Sub(t.Round(0))
+	if ahead := -c.behind; ahead > step {
 		c.offset += ahead
 		at = at.Add(ahead)
+		c.behind = 0
 	}
 	return at
 }

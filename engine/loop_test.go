@@ -1,12 +1,16 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
@@ -284,4 +288,27 @@ func TestAClientSettlesWhenItsTasksAreInTheStore(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestTheLogTellsThatTheClockWasSetBack(t *testing.T) {
+	var log bytes.Buffer
+	store := storage.NewMemory()
+	cfg := DefaultConfig()
+	cfg.Log = zerolog.New(&log)
+	synctest.Test(t, func(t *testing.T) {
+		var b storage.Batch
+		b.Put(storage.State, storage.AppendStateKey(nil, storage.StateNow), storage.EncodeUint(uint64(time.Now().Add(time.Hour).UnixNano()))) //nolint:gosec // after 1970
+		if err := store.Commit(&b, true); err != nil {
+			t.Fatal(err)
+		}
+	})
+	bubble(t, cfg, store, func(e *Engine) {
+		var s Stats
+		if err := ask(e, func(tx *Tx) error { s = tx.Stats(); return nil }); err != nil || s.ClockBehind != time.Hour {
+			t.Errorf("the clock is behind by %v, %v", s.ClockBehind, err)
+		}
+	})
+	if got := log.String(); strings.Count(got, `"behind_ms":3600000`) != 1 {
+		t.Errorf("the log is %q", got)
+	}
 }

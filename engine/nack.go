@@ -390,7 +390,7 @@ type verdict struct {
 // askFailure asks an on_failure hook what to do with a message. attempts includes the failure,
 // and text is its error. then is called with the decision in a later turn.
 func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string, then func(c *core, d hook.FailureDecision)) {
-	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.now, mk: m.storageKey(), then: then}
+	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.calendar(), mk: m.storageKey(), then: then}
 	v.msg = hook.Message{
 		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
 	}

@@ -81,9 +81,8 @@ func (c *core) cut() *work {
 	}
 	w := &work{no: c.out.batchNo, sync: c.out.sync, tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.open}
 	if c.out.batch.Len() > 0 {
-		if w.batch = c.out.batch; c.cfg.KeepTime {
-			w.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateNow), storage.EncodeUint(uint64(c.now))) //nolint:gosec // after 1970
-		}
+		c.time.stamp(c)
+		w.batch = c.out.batch
 		c.out.batch, c.out.spare = c.out.spare, nil
 		if c.out.batch == nil {
 			c.out.batch = &storage.Batch{}

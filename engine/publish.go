@@ -249,7 +249,7 @@ var errTopicChanged = fmt.Errorf("%w: the transaction changes the topic before i
 func (tx *Tx) refreshPublish(req *Publish) *publishJob {
 	c := tx.core
 	now, _ := c.out.snapshot.topics.get(req.Topic)
-	job := &publishJob{task: tx.task, req: req, snapshot: c.out.snapshot, batch: c.out.batchNo, now: c.now, again: now != req.bindings}
+	job := &publishJob{task: tx.task, req: req, snapshot: c.out.snapshot, batch: c.out.batchNo, now: c.calendar(), again: now != req.bindings}
 	if job.again {
 		return job
 	}

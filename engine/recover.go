@@ -186,12 +186,10 @@ func (c *core) recoverState() error {
 		return err
 	}
 	c.queues.nextNumber = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
-	if c.cfg.KeepTime {
-		now, err := c.number(storage.StateNow)
-		c.now = max(c.now, int64(now)) //nolint:gosec // a time
-		return err
-	}
-	return nil
+	now, err := c.number(storage.StateNow)
+	c.time.kept = int64(now) //nolint:gosec // a time
+	c.now = max(c.now, c.time.kept)
+	return err
 }
 
 // recoverThrottles reads the throttles. Token buckets start full and adaptive limits at their most,

@@ -259,13 +259,13 @@ func (s *sim) lookAtBudget(cl *simClient, n int) {
 type budgetLook struct {
 	BudgetInfo
 
-	at      int64 // in seconds
+	at      int64 // in seconds, by the system clock
 	failing bool  // the store takes no writes: refills wait
 }
 
 func lookAt(tx *Tx, n int) budgetLook {
 	i, _ := tx.Budget(budgetName(n))
-	return budgetLook{i, tx.core.now / 1e9, tx.core.health.failed != nil}
+	return budgetLook{i, tx.core.calendar() / 1e9, tx.core.health.failed != nil}
 }
 
 // compare compares the sums of a budget with the bounds. newest says that nothing has been decided
@@ -273,7 +273,7 @@ func lookAt(tx *Tx, n int) budgetLook {
 func (o *moneyOracle) compare(s *sim, n int, i *budgetLook, newest bool) {
 	b := &o.budgets[n]
 	o.looks++
-	o.latest = max(o.latest, s.step.now.Unix())
+	o.latest = max(o.latest, s.step.core.calendar()/1e9)
 	ticks := [2]int64{o.refilled(n, i.at), o.refilled(n, o.latest)} // those after a clock that was set back may have been before
 	if i.failing {
 		ticks[0] = 0
@@ -477,7 +477,7 @@ func (s *sim) repeatRefills() {
 	}
 	for a := range c.accounts.list.all() {
 		if ticks := a.calendar.Load().Schedule(); ticks != nil {
-			a.sums.NextAt = ticks.First(s.step.now.UnixNano())
+			a.sums.NextAt = ticks.First(c.calendar())
 		}
 	}
 }

@@ -352,12 +352,12 @@ func (s *sim) restart(powerLoss bool) {
 		s.cron.until = max(s.cron.until, now.UnixNano())
 		now = now.Add(-time.Hour)
 	}
-	s.oracle.setBack += max(s.step.now.Sub(now), 0)
 	step, err := NewStepper(s.cfg, s.store, now)
 	if err != nil {
 		s.oracle.fail("restart: %v", err)
 		return
 	}
+	s.oracle.setBack += max(s.step.now.Sub(step.now), 0) // what the store has not kept
 	s.oracle.now = s.step.now
 	s.step = step
 	s.tune()
@@ -367,7 +367,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.crashedTopics(powerLoss && s.w.sync != SyncAlways)
 	s.crashedUnique()
 	s.checkBodies()
-	s.oracle.crashed(now, step.core)
+	s.oracle.crashed(step.now, step.core)
 	s.leaving, s.undos = nil, nil
 	for _, c := range s.clients {
 		*c = *s.newClient()

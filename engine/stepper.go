@@ -56,7 +56,8 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 	if err := s.core.start(); err != nil {
 		return nil, err
 	}
-	if reached := time.Unix(0, s.core.now); reached.After(now) { // see Config.KeepTime
+	if reached := time.Unix(0, s.core.now); reached.After(now) { // see newClock
+		s.core.time.setBehind(reached.Sub(now))
 		s.now = reached
 	}
 	s.core.ops.census.take(func(p *censusPart) { s.post(p) })
