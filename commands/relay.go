@@ -358,6 +358,9 @@ func (r *relayed) Append(w *resp.Writer) {
 // Perishable reports whether the reply delivers messages.
 func (r *relayed) Perishable() bool { return r.Note != nil }
 
+// Retain implements resp.Recallable: a short reply can be returned to the leader.
+func (r *relayed) Retain() bool { return r.Note != nil && !r.silent && r.Short() }
+
 // note notes what the reply delivers: the first and the last string of each message.
 func (r *relayed) note(path []int, text []byte) {
 	if r.leases != nil {

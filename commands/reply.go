@@ -137,6 +137,22 @@ func (p *pending) Perishable() bool {
 	return ok
 }
 
+// retainMax bounds the messages of a reply that is kept after it was written.
+const retainMax = 32
+
+// Retain implements resp.Recallable: a lease of a few messages can be taken back, of which only the
+// receipts are kept.
+func (p *pending) Retain() bool {
+	c, ok := p.call.(*leaseCall)
+	if !ok || p.silent || len(c.deliveries) == 0 || len(c.deliveries) > retainMax {
+		return false
+	}
+	for _, d := range c.deliveries {
+		d.Release()
+	}
+	return true
+}
+
 // undo takes back the deliveries of the reply. A second call has no effect, since the leases have
 // ended.
 func (p *pending) undo() {

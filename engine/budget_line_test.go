@@ -698,3 +698,39 @@ func TestWeightsHoldForWaitingConsumersUnderABudgetThatTrickles(t *testing.T) {
 		t.Errorf("%v went out, want 1 to 3", got)
 	}
 }
+
+// Credits go to the keys that wait, by their weights, and not by turns of their queues as the room of a
+// throttle does: a queue gets what its keys have waiting.
+func TestKeysOfSeveralQueuesShareABudgetByTheirWeights(t *testing.T) {
+	w := newWorld(t, nil)
+	w.setBudget("b", BudgetOptions{})
+	got := map[string]int{}
+	for queue, keys := range map[string]int{"many": 9, "one": 1} {
+		w.queue(queue, QueueOptions{})
+		for k := range keys {
+			for range 200 {
+				w.pay(queue, fmt.Sprint("k", k), 1, "b")
+			}
+		}
+	}
+	queues := []string{"many", "one"}
+	tasks := make([]*Task, len(queues))
+	for range 100 {
+		for i, queue := range queues {
+			if tasks[i] != nil && !tasks[i].Done() {
+				continue
+			}
+			req := &LeaseRequest{Queues: []string{queue}, Count: 1}
+			tasks[i] = &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { //nolint:gosec // small
+				ds, err := tx.Lease(req)
+				got[queue] += len(ds)
+				return err
+			})}
+			w.Do(tasks[i])
+		}
+		w.credit("b", 1)
+	}
+	if n := got["one"]; n < 8 || n > 12 || got["many"] != 100-n {
+		t.Errorf("of 100 credits the queues got %v, want 90 and 10", got)
+	}
+}

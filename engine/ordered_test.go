@@ -155,3 +155,44 @@ func TestARefusedChangeOfOrderChangesNothing(t *testing.T) {
 		t.Error("an empty queue was not altered")
 	}
 }
+
+// A redriven message takes its place again: it goes out before a later one whose delivery has failed or
+// was given up, since that is ready then, and in its own place.
+func TestARedrivenMessageIsAheadOfALaterOneThatGoesOutAgain(t *testing.T) {
+	for name, end := range map[string]func(w *world, d *Delivery){
+		"released": func(w *world, d *Delivery) {
+			w.must(func(tx *Tx) error { _, err := tx.Release("q", []Receipt{d.Receipt}); return err })
+		},
+		"nacked":       func(w *world, d *Delivery) { w.nackFor(d, 0) },
+		"nacked later": func(w *world, d *Delivery) { w.nackFor(d, time.Second); w.Advance(time.Second) },
+		"expired":      func(w *world, _ *Delivery) { w.Advance(time.Minute) },
+	} {
+		w := newWorld(t, nil)
+		w.queue("q", orderedQueue())
+		w.enqueue("q", "k", "first")
+		w.enqueue("q", "k", "second")
+		d := w.lease("q", 1)[0]
+		w.must(func(tx *Tx) error {
+			_, err := tx.Nack(&Nack{Queue: "q", Receipt: d.Receipt, Dead: true})
+			return err
+		})
+		out := w.lease("q", 1)
+		if payloads(out) != "second" {
+			t.Fatalf("%s: %q is out", name, payloads(out))
+		}
+		redrive := &Redrive{DLQ: "q.dlq"}
+		w.must(func(tx *Tx) error { _, err := tx.Redrive(redrive); return err })
+		if ds := w.lease("q", 1); len(ds) != 0 {
+			t.Errorf("%s: %q overtakes the one that is out", name, payloads(ds))
+		}
+		end(w, out[0])
+		next := w.lease("q", 1)
+		if payloads(next) != "first" {
+			t.Errorf("%s: %q is next", name, payloads(next))
+		}
+		w.ackAll(next)
+		if ds := w.lease("q", 1); payloads(ds) != "second" {
+			t.Errorf("%s: %q is the last", name, payloads(ds))
+		}
+	}
+}

@@ -40,6 +40,7 @@ type Conn struct {
 	commands   atomic.Uint64
 	bytesIn    atomic.Uint64
 	bytesOut   atomic.Uint64
+	unacked    atomic.Int64 // bytes that the system of the client had not acknowledged when the socket was closed
 }
 
 func newConn(id uint64, nc net.Conn, s *Server) *Conn {
@@ -234,6 +235,10 @@ func (c *Conn) CloseAfterFlush() {
 
 // Close closes the connection immediately. Unwritten replies are dropped.
 func (c *Conn) Close() {
+	if c.dead.Load() {
+		return
+	}
+	c.noteUnacked() // before the writer sees that the connection is dead
 	if c.dead.Swap(true) {
 		return
 	}

@@ -36,6 +36,9 @@ type connWriter struct {
 	failed   bool         // the connection failed: nothing more can be written
 	finished bool         // the closeReply was reached
 	deadline time.Time
+	wrote    time.Time // the last write
+	late     [recallMax]lateReply
+	lates    int
 	socket   *pollSink // nil: write through the connection
 	parts    [2][]byte
 	vector   net.Buffers
@@ -51,7 +54,46 @@ func (c *Conn) write() {
 		cw.settle()
 	}
 	cw.breaks.End()
+	cw.recall()
 	cw.dropAll()
+}
+
+const (
+	// recallMax is how many written replies a connection remembers, see Recallable.
+	recallMax = 4
+	// unackedMin is how long bytes have to be unacknowledged for the client not to have them: the
+	// acknowledgement of what was read just before a client ended may be on its way, or go with it.
+	unackedMin = time.Second
+)
+
+// lateReply is a reply that was written and may not have reached the client.
+type lateReply struct {
+	reply Reply
+	end   int64 // in the stream
+	at    time.Time
+}
+
+// remember keeps a reply that was written, if it may be recalled.
+func (cw *connWriter) remember(r Reply, end int64) {
+	if p, ok := r.(Recallable); ok && p.Retain() {
+		cw.late[cw.lates%recallMax] = lateReply{r, end, cw.wrote}
+		cw.lates++
+	}
+}
+
+// recall drops the replies that were written and have not reached the client.
+func (cw *connWriter) recall() {
+	c := cw.c
+	missing := c.unacked.Load()
+	if c.Secure() {
+		missing = min(missing, 1) // the bytes are encrypted ones: only that the last is missing is known
+	}
+	for i := range cw.late {
+		if l := &cw.late[i]; l.reply != nil && l.end > cw.sent-missing && time.Since(l.at) >= c.server.unackedMin {
+			c.guard("drop", l.reply.Drop)
+		}
+	}
+	clear(cw.late[:])
 }
 
 // loop renders and writes until the connection ends.
@@ -197,6 +239,9 @@ func (cw *connWriter) settle() {
 	for upto < len(cw.list.ends) && cw.list.ends[upto] <= cw.sent {
 		upto++
 	}
+	for i := cw.settled; i < upto; i++ {
+		cw.remember(cw.list.replies[i], cw.list.ends[i])
+	}
 	cw.c.replies.settled(cw.list.replies[cw.settled:upto])
 	cw.settled = upto
 }
@@ -227,6 +272,7 @@ func (cw *connWriter) flushLong(w *Writer, tail []byte) {
 func (cw *connWriter) send(a, b []byte) {
 	c := cw.c
 	now := time.Now()
+	cw.wrote = now
 	if limit := c.server.cfg.WriteTimeout; cw.deadline.Sub(now) < limit-limit/4 {
 		// Moved only after a quarter has passed: setting a timer costs more than reading the clock.
 		cw.deadline = now.Add(limit)
@@ -286,6 +332,7 @@ func (cw *connWriter) finish() {
 			return
 		}
 	}
+	c.noteUnacked()
 	if err := c.nc.Close(); err != nil {
 		c.server.cfg.Log.Debug().Uint64("conn", c.id).Err(err).Msg("cannot close properly")
 	}

@@ -35,6 +35,7 @@ func (r *testReply) Drop() {
 	}
 }
 func (r *testReply) Perishable() bool { return r.frail }
+func (r *testReply) Retain() bool     { return r.frail }
 
 // funcReply is ready and renders by a function.
 type funcReply func(w *Writer)

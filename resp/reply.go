@@ -47,7 +47,8 @@ type Reply interface {
 
 	// Drop reports that the client did not get the answer: the connection ended before
 	// Append, or writing the rendered bytes failed. It is called at most once, after
-	// Ready. Without a Drop, only acceptance by the operating system is certain.
+	// Ready. Without a Drop, only acceptance by the operating system is certain, see
+	// Recallable.
 	Drop()
 }
 
@@ -57,6 +58,17 @@ type Reply interface {
 type Perishable interface {
 	Reply
 	Perishable() bool
+}
+
+// Recallable is a Perishable that may be dropped although it was written: if the system of the
+// client had not acknowledged all of it after unackedMin, when the connection ended. It has then
+// not reached a client whose machine or network has failed. Only Linux tells, and only the last
+// recallMax of such replies of a connection are remembered; with TLS, the last one.
+type Recallable interface {
+	Perishable
+	// Retain is called when the reply was written. It drops what Drop does not need, and reports
+	// whether the rest is small enough to be kept for as long as the connection lasts.
+	Retain() bool
 }
 
 // Bytes returns a finished reply: b in wire format, which must not be modified
@@ -84,6 +96,12 @@ func (r *reservedReply) Unwrap() Reply { return r.Reply }
 func (r *reservedReply) Perishable() bool {
 	p, ok := r.Reply.(Perishable)
 	return ok && p.Perishable()
+}
+
+// Retain asks the wrapped reply.
+func (r *reservedReply) Retain() bool {
+	p, ok := r.Reply.(Recallable)
+	return ok && p.Retain()
 }
 
 // closeReply marks the position in the reply queue at which the connection ends.

@@ -33,6 +33,7 @@ type Server struct {
 
 	unauthenticated unauthenticatedList
 	monitored       atomic.Int64 // last wake-up of the scheduler's monitor, Unix nanoseconds
+	unackedMin      time.Duration
 
 	mu        sync.Mutex
 	listeners []listener       // in the order of Config.listeners; empty before Listen
@@ -75,6 +76,8 @@ func NewServer(cfg Config, h Handler) (*Server, error) {
 		conns:    map[uint64]*Conn{},
 		stopping: make(chan struct{}),
 		empty:    make(chan struct{}),
+
+		unackedMin: unackedMin,
 	}, nil
 }
 

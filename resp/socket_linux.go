@@ -24,20 +24,38 @@ func controlSocket(_, _ string, raw syscall.RawConn) error {
 	return nil
 }
 
-// hungUp reports whether the client has closed its sending side or the connection is lost,
-// whatever is still to be read.
-func (c *Conn) hungUp() bool {
+// socket returns the socket of the connection, nil without an error if it has none.
+func (c *Conn) socket() (syscall.RawConn, error) {
 	nc := c.nc
 	if t, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = t.NetConn()
 	}
-	socket, ok := nc.(syscall.Conn)
-	if !ok {
-		return false
+	if s, ok := nc.(syscall.Conn); ok {
+		return s.SyscallConn() //nolint:wrapcheck // that there is an error says all
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return true
+	return nil, nil //nolint:nilnil // see above
+}
+
+// noteUnacked notes how many bytes the system of the client has not acknowledged. It has no effect once
+// the socket is closed.
+func (c *Conn) noteUnacked() {
+	raw, err := c.socket()
+	if raw == nil || err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ); err == nil { // SIOCOUTQ
+			c.unacked.Store(int64(n))
+		}
+	})
+}
+
+// hungUp reports whether the client has closed its sending side or the connection is lost,
+// whatever is still to be read.
+func (c *Conn) hungUp() bool {
+	raw, err := c.socket()
+	if raw == nil {
+		return err != nil
 	}
 	poll := []unix.PollFd{{Events: unix.POLLRDHUP}} // errors are always reported
 	if err := raw.Control(func(fd uintptr) {

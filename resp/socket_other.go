@@ -11,3 +11,6 @@ func controlSocket(_, _ string, _ syscall.RawConn) error { return nil }
 // hungUp reports nothing: only Linux tells that a client has left while bytes before that are
 // still to be read.
 func (c *Conn) hungUp() bool { return false }
+
+// noteUnacked does nothing: only Linux tells which bytes are acknowledged.
+func (c *Conn) noteUnacked() {}

@@ -80,6 +80,12 @@ func (c *Command) Reply() []byte {
 	return c.body
 }
 
+// Short reports whether the reply is so short that it came whole, in shortMax bytes.
+func (c *Command) Short() bool { return c.parts == nil && len(c.body) <= shortMax }
+
+// shortMax is the size up to which a reply is short.
+const shortMax = 4 << 10
+
 // ErrCut ends a reply of which the client has had a part: its connection has to be closed.
 var ErrCut = errors.New("the link to the leader broke within a reply")
 
