@@ -9,11 +9,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/faisca/fila/internal/smalldisk"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -40,9 +42,36 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 	case "write":
 		fmt.Println(writeForEver(dir))
+	case "fill":
+		fmt.Println(fillAndReopen(dir))
+		select {} // until it is killed
 	default:
 		fmt.Println("no such task:", task)
 	}
+}
+
+// fillAndReopen writes until the disk is full, takes what is left of it, and returns why the store is not
+// opened again.
+func fillAndReopen(dir string) error {
+	s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved})
+	if err != nil {
+		return err
+	}
+	var b storage.Batch
+	for n := 0; err == nil; n++ {
+		b.Reset()
+		b.Put(storage.Messages, storage.MessageKey{Queue: 1, Key: "k", ID: storage.ID{1, byte(n >> 8), byte(n)}}.Append(nil), make([]byte, 50_000))
+		err = s.Commit(&b, true)
+	}
+	for err = nil; err == nil; { // each time it gives up something that it had kept
+		if err := smalldisk.Fill(filepath.Dir(dir)); err != nil {
+			return err
+		}
+		if err = s.Reopen(); err == nil {
+			err = s.Commit(&b, true)
+		}
+	}
+	return err
 }
 
 const keysPerBatch = 16

@@ -4,6 +4,7 @@ package rocks
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -138,9 +139,27 @@ func openBest(path string, p profile) (opening, error) {
 		return opening{d: d}, nil
 	}
 	if !isFull(err) {
-		return opening{}, err
+		if damaged(path, err) {
+			return opening{}, err
+		}
+		probed := probe(path, probeChunk)
+		if !isFull(probed) {
+			return opening{}, err
+		}
+		err = probed
 	}
 	return openFull(path, p, err)
+}
+
+// damaged reports whether an open has failed for another reason than the full disk. RocksDB may take
+// what a write without space has left for damage; it is damage if the files say so as well, which
+// checkSurvey reads without RocksDB.
+func damaged(path string, err error) bool {
+	if !errors.Is(err, storage.ErrCorrupt) {
+		return !isFull(err)
+	}
+	s, unreadable := surveyStore(path)
+	return unreadable != nil || len(s.damage) > 0
 }
 
 // openFull opens a store in the state full, or read-only if that fails for lack of space. cause is
@@ -155,7 +174,7 @@ func openFull(path string, p profile, cause error) (opening, error) {
 	if err == nil {
 		return opening{d: d, full: true}, nil
 	}
-	if !isFull(err) {
+	if damaged(path, err) {
 		return opening{}, err
 	}
 	removeLeftovers(path)
@@ -163,12 +182,17 @@ func openFull(path string, p profile, cause error) (opening, error) {
 		makeReserve(path, p.reserve)
 	}
 	d, err = openReadOnly(path, true, grocksdb.TolerateCorruptedTailRecordsRecovery)
-	if err != nil {
-		return opening{}, errors.Join(cause, err)
+	if err == nil {
+		if err = storage.CheckFormat(d.get); err != nil {
+			d.close()
+		}
 	}
-	if err := storage.CheckFormat(d.get); err != nil {
-		d.close()
-		return opening{}, errors.Join(cause, err)
+	switch {
+	case err == nil:
+	case damaged(path, err):
+		return opening{}, fmt.Errorf("%w; %w", cause, err)
+	default:
+		return opening{}, fmt.Errorf("%w; it can be opened again when there is space", cause)
 	}
 	return opening{d: d, readOnly: cause}, nil
 }

@@ -3,6 +3,7 @@
 package rocks_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"math"
@@ -268,5 +269,58 @@ func TestAStartOnAFullDiskServesReads(t *testing.T) {
 	backlog(t, s, 1)
 	if got := count(t, s); got != len(keys) {
 		t.Errorf("%d messages, want %d", got, len(keys))
+	}
+}
+
+// A store that was killed on a full disk, after opening it again had failed, is whole. A start does not take
+// for damage what the writes without space have left.
+func TestAStartOnAFullDiskIsNotTakenForDamage(t *testing.T) {
+	for n := range 2 {
+		disk := mount(t)
+		if disk == "" {
+			return
+		}
+		dir := filepath.Join(disk, "store")
+		s := openWithReserve(t, dir)
+		keys := backlog(t, s, 500+300*n)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		cmd := child(t.Context(), t, "fill", dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		why, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(strings.TrimSpace(why))
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+		switch s, err := rocks.Open(rocks.Options{Path: dir, ReserveBytes: reserved}); {
+		case err == nil:
+			if got := count(t, s); got < len(keys) {
+				t.Errorf("%d messages can be read, want %d", got, len(keys))
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		case errors.Is(err, storage.ErrCorrupt) || !strings.Contains(err.Error(), "no space left on device"):
+			t.Errorf("a start on a full disk: %v", err)
+		default:
+			t.Log(err)
+		}
+		if err := smalldisk.Empty(disk); err != nil {
+			t.Fatal(err)
+		}
+		if got := count(t, openWithReserve(t, dir)); got < len(keys) {
+			t.Errorf("with space again there are %d messages, want %d", got, len(keys))
+		}
 	}
 }
