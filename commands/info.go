@@ -123,7 +123,7 @@ func (c *infoCall) section(h *Handler, name string) fields {
 	case "clients":
 		return h.infoClients(&c.stats)
 	case "memory":
-		return infoMemory()
+		return infoMemory(&c.stats)
 	case "modules":
 		return nil // there are none
 	case "commandstats":

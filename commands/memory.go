@@ -185,9 +185,9 @@ func (c *memoryUsageCall) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-// infoMemory reports the memory of the Go runtime as used. RocksDB's memory is outside the
+// infoMemory reports the memory of the Go runtime as used, and its limit. RocksDB's memory is outside the
 // runtime and appears only in the resident set.
-func infoMemory() fields {
+func infoMemory(s *engine.Stats) fields {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
 	}
@@ -207,7 +207,7 @@ func infoMemory() fields {
 		f.bytes("total_system_memory", total)
 	}
 	f.number("used_memory_lua", 0)
-	f.bytes("maxmemory", 0)
+	f.bytes("maxmemory", uint64(s.Memory.Limit)) //nolint:gosec // not negative
 	f.text("maxmemory_policy", "noeviction")
 	f.text("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(held, 1)), 'f', 2, 64))
 	f.text("mem_allocator", "go")

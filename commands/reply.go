@@ -249,6 +249,7 @@ func wireCodes() []wireCode {
 		{engine.ErrPaused, "PAUSED"},
 		{engine.ErrNoBudget, "NOBUDGET"},
 		{engine.ErrCredit, "CREDIT"},
+		{engine.ErrMemory, "OOM"},
 		{engine.ErrMisconf, "MISCONF"},
 		{engine.ErrUnreadable, "MISCONF"},
 		{engine.ErrDeposed, "MISCONF"},

@@ -25,6 +25,8 @@ func stats() Spec {
 			"undelivered are those of delivered that never reached a client, rounds those of the scheduler; dead_... are the parts of dead_lettered. busiest_keys are at most ten fairness keys that have had deliveries, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
 			"signals are pairs of subject and name, signals_evicted those that made room for others at limits.signals. " +
+			"memory_used and memory_limit are bytes of Go's memory, 0 without a limit; while memory_full is 1, commands that store something new are refused with OOM. " +
+			"memory_held is what fairness keys, messages and payloads take of it, at least. " +
 			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/explanation/budgets.md. " +
 			"results are those stored, result_waits the requests that wait for one. published counts messages to topics, unmatched those that met no binding, copies what queues have stored of them. " +
 			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken.",
@@ -207,6 +209,10 @@ func (c *engineStatsCall) fields() *fields {
 	f.number("keys_without_credit", c.stats.Held)
 	f.results(&c.stats.Counts)
 	f.topics(&c.stats.Topics)
+	f.number("memory_used", c.stats.Memory.Used)
+	f.number("memory_limit", c.stats.Memory.Limit)
+	f.flag("memory_full", c.stats.Memory.Full)
+	f.number("memory_held", c.stats.InUse)
 	return &f
 }
 

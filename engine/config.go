@@ -99,6 +99,10 @@ type Config struct {
 	// argument is what they take at least, in bytes. It must not block. Nil: not called.
 	Held func(bytes int64)
 
+	// Memory tells what the process may use; it is called in each turn, and has to be cheap. Nil: there is
+	// no bound.
+	Memory func() Memory
+
 	// Confirm is what a leader asks before it answers what no commit of its own has confirmed;
 	// nil: the engine has the store to itself. It returns nil if no other node could have led
 	// when it was called: then a majority, asked after the call, was still in the term of this
@@ -113,6 +117,13 @@ type Config struct {
 	RetryInterval time.Duration  // time between two attempts to reopen a failed store
 	Seed          uint64         // of the engine's random numbers: equal seeds and tasks give equal decisions
 	Log           zerolog.Logger // state changes and failures; nothing per command
+}
+
+// Memory is what the process may use of memory.
+type Memory struct {
+	Used, Limit int64 // bytes; Limit is 0 without a bound
+	// Full has everything refused that needs more, as a new message does.
+	Full bool
 }
 
 // heldStep is how many bytes what is held has changed by, at least, when Config.Held is called.
@@ -227,6 +238,9 @@ var (
 	ErrPaused = errors.New("the queue is paused")
 	// ErrUnreadable refuses what needs a record that the store cannot read.
 	ErrUnreadable = storage.ErrUnreadable
+	// ErrMemory refuses what needs more memory than the process may use. It is an ErrMisconf, for those who
+	// repeat what the store has refused.
+	ErrMemory error = memoryError{}
 	// ErrMisconf refuses every write while the store accepts none.
 	ErrMisconf = errors.New("the store cannot write")
 	// ErrBackupRunning refuses a second backup at a time.

@@ -433,6 +433,8 @@ type Stats struct {
 	BackedUp, FailedToBackUp uint64
 	Signals                  int64  // pairs of subject and name
 	SignalsEvicted           uint64 // those that made room for others
+	Memory                   Memory // of the process
+	InUse                    int64  // bytes that keys, messages and bodies take, at least
 	// By how much the system clock is behind the time of the broker; 0: at most a second.
 	ClockBehind time.Duration
 }
@@ -442,10 +444,10 @@ func (tx *Tx) Stats() Stats {
 	c := tx.core
 	n := &c.health.counters
 	return Stats{
-		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(c.accounts.byName.Len()), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.writableForNew() == nil,
+		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), Budgets: int64(c.accounts.byName.Len()), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
-		ClockBehind: time.Duration(c.time.behind),
+		ClockBehind: time.Duration(c.time.behind), Memory: c.health.memory, InUse: c.held(),
 	}
 }

@@ -112,6 +112,7 @@ type cronTable struct {
 	list    roster[cronEntry]
 	due     timers[*cronEntry] // the armed entries
 	round   *cronRound         // under way off the loop; nil: none
+	retryAt int64              // no round begins before: the last one was refused
 	// uncounted lists the entries in that state, and perhaps some that have left it.
 	uncounted []*cronEntry
 	zones     map[string]*time.Location
@@ -125,7 +126,7 @@ func (t *cronTable) reset() {
 // its result is a task.
 func (t *cronTable) next(c *core) int64 {
 	if e, ok := t.due.next(); ok && t.round == nil {
-		return c.onCalendar(e.set.NextAt)
+		return max(c.onCalendar(e.set.NextAt), t.retryAt)
 	}
 	return never
 }

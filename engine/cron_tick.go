@@ -74,7 +74,7 @@ type cronRound struct {
 // missed ticks is bounded by skipMax steps in a turn; what is left follows in the next one.
 func (c *core) startRound() {
 	t := &c.cron
-	if t.round != nil {
+	if t.round != nil || c.now < t.retryAt {
 		return
 	}
 	var round *cronRound
@@ -204,8 +204,12 @@ func (r *cronRound) Apply(tx *Tx) error {
 // message counts as a missed tick, with its error. A tick stays due if its job was
 // deferred, its limited queue is not counted yet, or the store takes no writes.
 func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
-	if j.deferred || c.health.failed != nil {
+	if j.deferred {
 		return // the tick stays due
+	}
+	if c.writableForNew() != nil {
+		c.cron.retryAt = c.now + int64(c.cfg.RetryInterval)
+		return
 	}
 	if j.publish != nil && tx.refreshPublish(j.publish) != nil {
 		return // the topic has other bindings by now: the next round makes the messages again
@@ -224,7 +228,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if err == nil {
 		err = j.enqueue(tx)
 	}
-	if errors.Is(err, ErrMisconf) {
+	if errors.Is(err, ErrMisconf) { // the store has failed within this turn
 		return
 	}
 	s := &e.set

@@ -12,6 +12,8 @@ import (
 //	           refused; those that free space, and leases, continue
 //	read-only  a commit failed: all writes are refused with ErrMisconf, reads continue
 //
+// While the process may use no more memory, commands that store something new are refused as well.
+//
 //	healthy → full         recovery or the store finds that the disk is full (refreshFull)
 //	full → healthy         relieve succeeds; it is tried every Config.RetryInterval
 //	any → read-only        a commit fails: the memory is dropped and recovered (failOver)
@@ -21,6 +23,7 @@ import (
 type health struct {
 	failed     error // why the store is read-only; nil: it takes writes
 	full       error // why the store takes only what frees space; nil: it takes all writes
+	memory     Memory
 	reclaiming bool  // Relieve is under way
 	bootTime   int64 // time of the first turn in Unix nanoseconds
 	counters   counters
@@ -68,9 +71,43 @@ type prober interface {
 	Probe() error
 }
 
+// memoryError is ErrMemory.
+type memoryError struct{}
+
+func (memoryError) Error() string        { return "there is no memory for more" }
+func (memoryError) Is(target error) bool { return target == ErrMisconf }
+
+// lookAtMemory takes over what the process may use.
+func (c *core) lookAtMemory() {
+	if c.cfg.Memory == nil {
+		return
+	}
+	was, now := c.health.memory.Full, c.cfg.Memory()
+	c.health.memory = now
+	switch {
+	case now.Full && !was:
+		c.cfg.Log.Error().Int64("used", now.Used).Int64("limit", now.Limit).Int("keys", c.heads.keys).Int("messages", c.heads.messages).
+			Int64("body_bytes", c.heads.bodyBytes).Int64("held_bytes", c.held()).
+			Msg("no memory for more: what stores something new is refused with OOM until messages are acked, cancelled or purged, or the limit is raised")
+	case was && !now.Full:
+		c.cfg.Log.Info().Int64("used", now.Used).Int64("limit", now.Limit).Msg("there is memory again, everything is taken")
+	}
+}
+
 // writableForNew is writable for commands that store something new: it also refuses them
-// while the store is full.
+// while the store is full, and while there is no memory for more.
 func (c *core) writableForNew() error {
+	if err := c.storeTakesNew(); err != nil {
+		return err
+	}
+	if m := &c.health.memory; m.Full {
+		return fmt.Errorf("%w: %d of %d MiB are used; FILA.ACK, FILA.CANCEL and FILA.PURGE free some, FILA.STATS shows what takes it", ErrMemory, m.Used>>20, m.Limit>>20)
+	}
+	return nil
+}
+
+// storeTakesNew returns why the store takes nothing new, or nil.
+func (c *core) storeTakesNew() error {
 	if err := c.writable(); err != nil {
 		return err
 	}
@@ -82,7 +119,7 @@ func (c *core) writableForNew() error {
 }
 
 // Writable reports whether the store takes new messages.
-func (tx *Tx) Writable() bool { return tx.core.writableForNew() == nil }
+func (tx *Tx) Writable() bool { return tx.core.storeTakesNew() == nil }
 
 // refreshFull reads from the store whether it is full.
 func (c *core) refreshFull() {

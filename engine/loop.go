@@ -286,6 +286,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 		e.readOnly.Store(c.health.failed != nil)
 		began := e.Elapsed()
 		e.watchClock(clock.behind)
+		c.lookAtMemory()
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)
 		e.reportHeld(c.held(), heldStep)

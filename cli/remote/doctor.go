@@ -57,7 +57,7 @@ func one(what, advice string) []finding { return []finding{{what, advice}} }
 // checks are all, the urgent first.
 func checks() []check {
 	return append(clusterChecks(), []check{
-		{"writable", writable}, {"recoveries", recoveries}, {"disk", disk}, {"power", power}, {"backup", backupAge}, {"open", open}, {"certificate", certificate},
+		{"writable", writable}, {"memory", memory}, {"recoveries", recoveries}, {"disk", disk}, {"power", power}, {"backup", backupAge}, {"open", open}, {"certificate", certificate},
 		{"clients", connections}, {"clock", clock}, {"consumers", consumers}, {"waiting", waiting}, {"leases", leases}, {"dead", dead}, {"dropped", dropped}, {"full", full}, {"paused", paused}, {"scripts", scripts},
 	}...)
 }
@@ -69,6 +69,19 @@ func writable(p *patient) []finding {
 		return one("the broker is recovering its queues, or stopping", "wait; its log says how far it is")
 	case p.info["writable"] == "0":
 		return one("the broker takes no writes", "look into its log: the disk is full or fails")
+	}
+	return nil
+}
+
+func memory(p *patient) []finding {
+	const mib = 1 << 20
+	used, limit, held := p.stats.Int("memory_used")/mib, p.stats.Int("memory_limit")/mib, p.stats.Int("memory_held")/mib
+	what := fmt.Sprintf("%d of %d MiB of memory are used, %d of them by %d fairness keys with their messages", used, limit, held, p.stats.Int("keys"))
+	switch {
+	case p.stats.Int("memory_full") == 1:
+		return one(what+": new messages are refused with OOM", "start more workers, purge what is not needed, or raise the limit of the container or server.memory_bytes")
+	case limit > 0 && used*4 >= limit*3:
+		return one(what, "new messages are refused with OOM from 85 % on: start more workers, or raise the limit")
 	}
 	return nil
 }

@@ -18,13 +18,17 @@ func TestTheDoctorFindsAFullDiskAndAnOldCertificate(t *testing.T) {
 		p     *patient
 		want  string // "": nothing is found
 	}{
-		"much is free":              {"disk", disk("50000000000", "20000000000"), ""},
-		"less than 1 GiB is free":   {"disk", disk("900000000", "1000"), "0.8 GiB of the disk are free"},
-		"little beside the store":   {"disk", disk("5000000000", "80000000000"), "the store has 74.5 GiB"},
-		"the disk is not known":     {"disk", &patient{now: now, info: map[string]string{}}, ""},
-		"the certificate ends soon": {"certificate", &patient{now: now, cert: now.Add(3 * 24 * time.Hour)}, "certificate"},
-		"the certificate ends late": {"certificate", &patient{now: now, cert: now.Add(90 * 24 * time.Hour)}, ""},
-		"there is no certificate":   {"certificate", &patient{now: now}, ""},
+		"much is free":               {"disk", disk("50000000000", "20000000000"), ""},
+		"less than 1 GiB is free":    {"disk", disk("900000000", "1000"), "0.8 GiB of the disk are free"},
+		"little beside the store":    {"disk", disk("5000000000", "80000000000"), "the store has 74.5 GiB"},
+		"the disk is not known":      {"disk", &patient{now: now, info: map[string]string{}}, ""},
+		"the certificate ends soon":  {"certificate", &patient{now: now, cert: now.Add(3 * 24 * time.Hour)}, "certificate"},
+		"the certificate ends late":  {"certificate", &patient{now: now, cert: now.Add(90 * 24 * time.Hour)}, ""},
+		"memory without a limit":     {"memory", &patient{stats: client.Map{with("memory_used", int64(9<<30))}}, ""},
+		"memory with room":           {"memory", &patient{stats: client.Map{with("memory_used", int64(74<<20)), with("memory_limit", int64(100<<20))}}, ""},
+		"memory that is nearly used": {"memory", &patient{stats: client.Map{with("memory_used", int64(75<<20)), with("memory_limit", int64(100<<20)), with("keys", int64(5))}}, "75 of 100 MiB of memory are used, 0 of them by 5 fairness keys"},
+		"memory that is used up":     {"memory", &patient{stats: client.Map{with("memory_used", int64(85<<20)), with("memory_limit", int64(100<<20)), with("memory_full", int64(1))}}, "new messages are refused with OOM"},
+		"there is no certificate":    {"certificate", &patient{now: now}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range checks() {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -51,6 +50,7 @@ type broker struct {
 	disk    disk
 	// collector adapts Go's garbage collector; nil: it is as the operator has set it.
 	collector *collector
+	memory    *memory
 	// plain and secure are the addresses where clients connect; nil: there is none.
 	plain, secure net.Addr
 	// measured is the store, if it has figures of its own; else nil.
@@ -99,7 +99,7 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 		return cli.UsageError{Err: err}
 	}
 	leaveProcessor()
-	b.collector = setMemory(cfg)
+	b.memory, b.collector = watchMemory(ctx, cfg.Server.MemoryBytes), setCollector(cfg)
 	started := time.Now()
 	connections := respConfig(cfg, log)
 	if connections.TLS, err = certificates(cfg, log); err != nil {
@@ -252,11 +252,8 @@ func (b *broker) applyQueuesAtStart(ctx context.Context) error {
 	return err
 }
 
-// setMemory configures Go's garbage collector, and returns what adapts it.
-func setMemory(cfg cli.Config) *collector {
-	if limit := cfg.Server.MemoryBytes; limit > 0 {
-		debug.SetMemoryLimit(limit)
-	}
+// setCollector configures Go's garbage collector, and returns what adapts it.
+func setCollector(cfg cli.Config) *collector {
 	floor := uint64(garbageFloor)
 	if cfg.Storage.Mode == "low_space" {
 		floor = garbageFloorLowSpace
@@ -311,9 +308,12 @@ func (b *broker) newest() *engine.Engine {
 // share one sandbox, which has a few things of the system that it keeps.
 func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (*engine.Engine, error) {
 	cfg := engineConfig(b.cfg, b.scripts, b.log)
-	cfg.Observe = b.latency.Observe
-	if b.collector != nil {
-		cfg.Held = b.collector.holds
+	cfg.Observe, cfg.Memory = b.latency.Observe, b.memory.state
+	cfg.Held = func(bytes int64) {
+		if b.collector != nil {
+			b.collector.holds(bytes)
+		}
+		b.memory.grew()
 	}
 	if cfg.Backups = backups(b.cfg.Storage, b.store); cfg.Backups != nil {
 		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())

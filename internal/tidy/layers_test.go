@@ -89,7 +89,7 @@ func layers() map[string]layer {
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/cluster", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/relay", "internal/replica", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/cluster", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/proc", "internal/relay", "internal/replica", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
 		"internal/admin": {may: []string{"internal/admin/ui", "internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
 		// The dashboard: what a browser gets. What makes it is a separate module.
