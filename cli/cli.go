@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -263,7 +264,7 @@ func noCommand(root *cobra.Command) cobra.PositionalArgs {
 			names = append(names, c.Name())
 		}
 		hint := "; `fila --help` lists them"
-		if i := nearest(args[0], names); i >= 0 {
+		if i := remote.Nearest(args[0], names); i >= 0 {
 			hint = fmt.Sprintf("; did you mean %s?", names[i])
 		}
 		return UsageError{Err: fmt.Errorf("no command is named %q%s", args[0], hint)}
@@ -299,10 +300,13 @@ func flagError(cmd *cobra.Command, err error) error {
 			return err
 		}
 	}
+	if cmd.HasSubCommands() && offered(cmd, unknown.GetSpecifiedName()) {
+		return UsageError{Err: fmt.Errorf("--%s belongs to a command, and this line has none that is known; `%s --help` lists them", unknown.GetSpecifiedName(), cmd.CommandPath())}
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	hint := fmt.Sprintf("; `%s --help` lists them", cmd.CommandPath())
-	if i := nearest(unknown.GetSpecifiedName(), names); i >= 0 {
+	if i := remote.Nearest(unknown.GetSpecifiedName(), names); i >= 0 {
 		hint = fmt.Sprintf("; did you mean --%s?", names[i])
 	}
 	name := "--" + unknown.GetSpecifiedName()
@@ -310,6 +314,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		name = name[1:]
 	}
 	return UsageError{Err: fmt.Errorf("no flag is named %s%s", name, hint)}
+}
+
+// offered reports whether a command below has a flag.
+func offered(cmd *cobra.Command, flag string) bool {
+	return slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Flags().Lookup(flag) != nil || offered(c, flag) })
 }
 
 func onTerminal(w io.Writer) bool {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +15,8 @@ import (
 	"github.com/knadh/koanf/parsers/toml/v2"
 	"github.com/knadh/koanf/v2"
 	gotoml "github.com/pelletier/go-toml/v2"
+
+	"github.com/faisca/fila/cli/remote"
 )
 
 const envPrefix = "FILA_"
@@ -178,7 +179,7 @@ func (l *Loaded) suggest(name string, show func(setting) string) string {
 	// A setting of a section that was written outside of it.
 	i := slices.IndexFunc(names, func(full string) bool { return strings.HasSuffix(full, "."+name) })
 	if i < 0 {
-		i = nearest(name, names)
+		i = remote.Nearest(name, names)
 	}
 	if i >= 0 {
 		return fmt.Sprintf("; did you mean %s?", show(l.settings[i]))
@@ -266,43 +267,4 @@ func (b bytesOf) ReadBytes() ([]byte, error) { return readText(b.path) }
 
 func (b bytesOf) Read() (map[string]any, error) {
 	return nil, errors.New("a file has to be parsed")
-}
-
-// nearest is the index of the candidate that is most like what was written, or
-// -1 when none is like enough to be meant.
-func nearest(written string, candidates []string) int {
-	type scored struct{ index, distance int }
-	var all []scored
-	for i, c := range candidates {
-		all = append(all, scored{i, distance(written, c)})
-	}
-	if len(all) == 0 {
-		return -1
-	}
-	best := slices.MinFunc(all, func(a, b scored) int { return cmp.Compare(a.distance, b.distance) })
-	if best.distance > max(1, len(written)/3) {
-		return -1
-	}
-	return best.index
-}
-
-// distance counts the letters to add, drop or change to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := corner
-			if a[i] != b[j] {
-				change++
-			}
-			corner = row[j+1]
-			row[j+1] = min(change, row[j]+1, corner+1)
-		}
-	}
-	return row[len(b)]
 }

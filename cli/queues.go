@@ -12,6 +12,7 @@ import (
 
 	gotoml "github.com/pelletier/go-toml/v2"
 
+	"github.com/faisca/fila/cli/remote"
 	"github.com/faisca/fila/internal/queueset"
 )
 
@@ -164,7 +165,7 @@ func (q *Queue) check(at func(field string) string, dir string) error {
 
 // hintOf says which field may be meant by a name that is none.
 func hintOf(name string, known []string) string {
-	if near := nearest(name, known); near >= 0 {
+	if near := remote.Nearest(name, known); near >= 0 {
 		return "; did you mean " + known[near] + "?"
 	}
 	return "; its fields are " + strings.Join(known, " ")

@@ -39,7 +39,11 @@ func groupCommand(name string) *cobra.Command {
 			for _, c := range cmd.Commands() {
 				names = append(names, c.Name())
 			}
-			return usagef("%s has no command %q; it has %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+			hint := "it has " + strings.Join(names, ", ")
+			if i := Nearest(args[0], names); i >= 0 {
+				hint = "did you mean " + names[i] + "?"
+			}
+			return usagef("%s has no command %q; %s", cmd.CommandPath(), args[0], hint)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -53,7 +53,7 @@ func (c *call) execute(ctx context.Context, args []string) error {
 	if flushed := c.out.Flush(); err == nil && flushed != nil {
 		err = flushed
 	}
-	return explained(err)
+	return explained(c.spoken(err))
 }
 
 // printer writes in the form that was asked for.
