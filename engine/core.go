@@ -380,7 +380,7 @@ func (c *core) nextTimer() int64 {
 // Ceasing. Where several nodes are one broker, another node may lead at any time, and this one
 // may learn of it late. What a leader answers is therefore of two kinds:
 //
-//   - What a commit has made so is true: an enqueue, an ack. It is answered after the commit.
+//   - What a commit has stored is true: an enqueue, an ack. It is answered after the commit.
 //   - What the leader only knows may be over: that no other client has a message, or what a
 //     read has found. It is answered after Config.Confirm has returned: early replies, works
 //     without a batch, and leases also after the commit of their batch, since a leader that was
