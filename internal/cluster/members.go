@@ -74,8 +74,7 @@ func (n *Node) tend(ctx context.Context, seen map[string]uint64) {
 
 // promote makes voters of nodes whose logs have what that of the leader had at the last call, which
 // seen keeps for each: they are at most one interval behind. What counts is the log, not the data, which
-// may have come with a snapshot: a voter whose log lacks changes of the members refuses its vote to
-// candidates that it does not know as voters.
+// may have come with a snapshot: entries are acknowledged with what the logs of the voters have.
 func (n *Node) promote(ctx context.Context, seen map[string]uint64, named []string) {
 	for _, s := range n.members() {
 		id := string(s.ID)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
@@ -289,4 +291,48 @@ func TestWithoutALeaderNoNodeIsMadeALearner(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// A node whose vote only the lost leader and itself know of leads with the third one, which lacks that
+// entry, and what came after it.
+func TestANodeLeadsWhoseVoteTheOthersHaveNotLearntOf(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.election = 10 * testElection // a leader without a majority steps down after four fifths of it
+	var done atomic.Int64
+	c.work = c.recording(&done)
+	c.startAll()
+	c.formed()
+	c.heard()
+	leader := c.leader()
+	late := ring(leader)
+	other := ring(late)
+	// With this record the leader leaves it to the test to give the vote back.
+	if err := c.setLearner(t.Context(), other, true); err != nil {
+		t.Fatal(err)
+	}
+	l := c.nodes[leader].node
+	if err := l.raft.DemoteVoter(raft.ServerID(other), 0, memberTime).Error(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "all know that it does not vote", func() bool { return len(c.nodes[late].node.voters()) == 2 && len(c.nodes[other].node.voters()) == 2 })
+	c.net.isolate(late, true)
+	addr := ""
+	for _, p := range c.peers {
+		if p.ID == other {
+			addr = p.Addr
+		}
+	}
+	if err := l.raft.AddVoter(raft.ServerID(other), raft.ServerAddress(addr), 0, memberTime).Error(); err != nil {
+		t.Fatal(err)
+	}
+	before := done.Load()
+	testkit.Eventually(t, "batches without the third node", func() bool { return done.Load() > before+10 })
+	c.kill(leader)
+	c.net.isolate(late, false)
+	testkit.Eventually(t, "the node with all data leads", func() bool { return c.nodes[other].node.Status().State == "leader" })
+	before = done.Load()
+	testkit.Eventually(t, "batches of both", func() bool { return done.Load() > before+10 })
+	c.start(leader)
+	c.formed()
+	c.equalAfter(&done)
 }

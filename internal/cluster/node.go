@@ -237,7 +237,7 @@ func (n *Node) start(id *identity) error {
 	f.onDisk = async.await
 	lines := hashicorpLog(n.cfg.Log)
 	own := n.own()
-	t := newTransport(n.port, own.Addr, lines, n.cfg.Election/5, n.leadsWith, async.onDisk.Load)
+	t := newTransport(n.port, own.Addr, lines, transportOptions{fresh: n.cfg.Election / 5, leads: n.leadsWith, onDisk: async.onDisk.Load, voter: n.anyVoter})
 	notify := make(chan bool, 1)
 	n.mu.Lock()
 	n.identity, n.log, n.async, n.fsm, n.snaps, n.transport = id, log, async, f, snaps, t
@@ -404,6 +404,14 @@ func (n *Node) voters() []Peer {
 		}
 	}
 	return all
+}
+
+// anyVoter implements transport.voter.
+func (n *Node) anyVoter() raft.ServerID {
+	for _, p := range n.voters() {
+		return raft.ServerID(p.ID)
+	}
+	return ""
 }
 
 // leadsWith implements transport.leads.

@@ -66,11 +66,27 @@ const (
 // Raft sends a request without entries to each node several times a second, beside its heartbeats, so that the
 // node learns of commits. One that would tell nothing new, to a node that has answered a heartbeat
 // just now, is answered here: they were a quarter of what a leader without work did.
+//
+// Raft refuses its vote, and what comes before a vote, to a candidate that is no voter by the members that
+// this node knows. They may be older than those of the candidate: with three voters, a node that has just
+// got its vote by the log of the leader and its own could not lead when that leader is lost, as the third
+// one does not know of it, and the third one could not either, as its log is behind: with all data there, no
+// node would ever lead. So a candidate is judged by its log and its term only, as in the paper on Raft
+// ("Consensus: Bridging Theory and Practice", 4.1): its request names a voter of this node's own list
+// when it comes to Raft. What keeps two leaders out of one term is that a node votes once in a term, and that
+// the majorities of two lists that differ in one voter overlap. A node that was removed, and does not know
+// it, gets no majority even of the members of before, as the log of a majority has the removal; and while
+// there is a leader no other candidate gets a vote.
 type transport struct {
 	*raft.NetworkTransport
 
-	stream *stream
-	fresh  time.Duration // for so long an answer to a heartbeat counts as one of now
+	stream   *stream
+	requests chan raft.RPC // of other nodes, to Raft
+	closing  sync.Once
+	closed   chan struct{}
+	// voter returns a voter as this node knows the members; empty: it knows none.
+	voter func() raft.ServerID
+	fresh time.Duration // for so long an answer to a heartbeat counts as one of now
 	// leads reports whether this node leads in a term with another one as a member at an address.
 	leads func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
 	// onDisk returns up to which entry the log of this node is on disk. Others are told of the commit of
@@ -90,14 +106,68 @@ type heard struct {
 	beats  time.Time // of its last answer to a heartbeat in term
 }
 
-func newTransport(port *Port, addr string, log hclog.Logger, fresh time.Duration, leads func(uint64, raft.ServerID, raft.ServerAddress) bool, onDisk func() uint64) *transport {
+// transportOptions configures newTransport: the fields of transport of these names.
+type transportOptions struct {
+	fresh  time.Duration
+	leads  func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
+	onDisk func() uint64
+	voter  func() raft.ServerID
+}
+
+// newTransport returns a transport that works until Close.
+func newTransport(port *Port, addr string, log hclog.Logger, o transportOptions) *transport {
 	s := &stream{port: port, addr: raftAddr(addr), done: make(chan struct{})}
-	return &transport{stream: s, fresh: fresh, leads: leads, onDisk: onDisk, nodes: map[raft.ServerID]*heard{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	t := &transport{stream: s, requests: make(chan raft.RPC), closed: make(chan struct{}), nodes: map[raft.ServerID]*heard{}, NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: s, MaxPool: raftPool, Timeout: raftTimeout, Logger: log,
 		// No pipelining: it gains nothing with one batch under way, and a node that is behind gets
 		// only so much of the log for each new entry, while new entries may wait for that node.
 		MaxRPCsInFlight: 1,
 	})}
+	t.fresh, t.leads, t.onDisk, t.voter = o.fresh, o.leads, o.onDisk, o.voter
+	go t.receive()
+	return t
+}
+
+// Close implements raft.WithClose.
+func (t *transport) Close() error {
+	t.closing.Do(func() { close(t.closed) })
+	return t.NetworkTransport.Close()
+}
+
+// Consumer implements raft.Transport.
+func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
+
+// receive passes the requests of other nodes to Raft, until Close.
+func (t *transport) receive() {
+	for {
+		select {
+		case rpc := <-t.NetworkTransport.Consumer():
+			t.nameVoter(rpc.Command)
+			select {
+			case t.requests <- rpc:
+			case <-t.closed:
+				return
+			}
+		case <-t.closed:
+			return
+		}
+	}
+}
+
+// nameVoter has a candidate judged by its log and its term only, see transport.
+func (t *transport) nameVoter(request any) {
+	var candidate *[]byte
+	switch r := request.(type) {
+	case *raft.RequestVoteRequest:
+		candidate = &r.ID
+	case *raft.RequestPreVoteRequest:
+		candidate = &r.ID
+	default:
+		return
+	}
+	if voter := t.voter(); voter != "" {
+		*candidate = []byte(voter)
+	}
 }
 
 // AppendEntries implements raft.Transport.

@@ -20,10 +20,13 @@ func TestEntriesAreNotSentToAnAddressThatIsOld(t *testing.T) {
 	network.listens("b", "") // nothing is there
 	at := raft.ServerAddress(peers[0].Addr)
 	var asked []raft.ServerAddress
-	tr := newTransport(port, port.Addr().String(), hashicorpLog(zerolog.Nop()), time.Minute, func(_ uint64, _ raft.ServerID, to raft.ServerAddress) bool {
-		asked = append(asked, to)
-		return len(asked) < 3
-	}, func() uint64 { return 1 })
+	tr := newTransport(port, port.Addr().String(), hashicorpLog(zerolog.Nop()), transportOptions{
+		fresh: time.Minute, onDisk: func() uint64 { return 1 },
+		leads: func(_ uint64, _ raft.ServerID, to raft.ServerAddress) bool {
+			asked = append(asked, to)
+			return len(asked) < 3
+		},
+	})
 	defer func() { _ = tr.Close() }()
 	req := &raft.AppendEntriesRequest{Term: 1, PrevLogEntry: 1, PrevLogTerm: 1, LeaderCommitIndex: 1}
 	if err := tr.AppendEntries("b", at, req, &raft.AppendEntriesResponse{}); err == nil {
@@ -48,8 +51,9 @@ func TestWhatANodeHasJustConfirmedIsNotSentAgain(t *testing.T) {
 		ports[i] = port
 	}
 	open := func(p *Port) *transport {
-		tr := newTransport(p, p.Addr().String(), hashicorpLog(zerolog.Nop()), time.Minute,
-			func(uint64, raft.ServerID, raft.ServerAddress) bool { return false }, func() uint64 { return 100 })
+		tr := newTransport(p, p.Addr().String(), hashicorpLog(zerolog.Nop()), transportOptions{
+			fresh: time.Minute, onDisk: func() uint64 { return 100 }, leads: func(uint64, raft.ServerID, raft.ServerAddress) bool { return false },
+		})
 		t.Cleanup(func() { _ = tr.Close() })
 		return tr
 	}
