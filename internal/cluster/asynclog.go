@@ -42,6 +42,8 @@ type asyncLog struct {
 	leads func() bool
 	// failed is called when pending entries cannot be written.
 	failed func(error)
+	// mayCut returns an error if the entries from an index on must not be removed; nil: all may be.
+	mayCut func(from uint64) error
 
 	onDisk atomic.Uint64 // index of the newest entry on disk
 	ended  chan struct{} // closed by close
@@ -223,6 +225,14 @@ func (l *asyncLog) DeleteRange(from, to uint64) error {
 	end := to >= l.onDisk.Load() // else the log is cut off at its beginning, beside the writer
 	if end {
 		if err := l.drain(); err != nil {
+			return err
+		}
+	}
+	// Raft removes all of the log after a copy of the data has arrived, and else what is not that of the leader.
+	if first, err := l.LogStore.FirstIndex(); err != nil {
+		return err
+	} else if end && from > first && l.mayCut != nil {
+		if err := l.mayCut(from); err != nil {
 			return err
 		}
 	}

@@ -20,6 +20,7 @@
 //	members.go       which members vote
 //	status.go        what a node says of itself, and to the questions of others
 //	roster.go        what a node knows of the others; await.go: waiting for them to have the same
+//	standing.go      how far each node has come; an older copy of a disk is refused
 //	change.go        what operators ask of the leader: to remove a node, to hand over, to compare
 //	digest.go        comparing the stores of all nodes
 //	identity.go      which cluster a directory belongs to
@@ -39,6 +40,9 @@
 //     without data always gets a snapshot, which has what the first node had before.
 //   - Raft's log is cut off only up to an index that the synced local store has.
 //   - No node applies an entry, and no proposer learns of it, before it is in the synced logs of a majority.
+//   - No node takes part in Raft with another one which knows that it has an older copy of its disk.
+//   - No node takes entries of another leader in a term that it has led.
+//   - No entry is removed from a log, but at its beginning, that the node knows to be committed.
 //   - At any time at most one call of Config.Lead is under way, and it begins after everything that
 //     was committed before has been applied.
 package cluster

@@ -189,7 +189,7 @@ func (n *Node) form(of string) (*identity, error) {
 	} else if r, err := replica.ReadRecord(n.cfg.Store); err != nil || r.Index > 0 {
 		return nil, errors.Join(err, fmt.Errorf("storage.path was a part of the cluster with the id %s, whose cluster.path is missing", of))
 	}
-	id := &identity{Format: identityFormat, Cluster: of, Name: n.cfg.Name, Node: n.cfg.ID}
+	id := &identity{Format: identityFormat, Cluster: of, Name: n.cfg.Name, Node: n.cfg.ID, Admitted: 1}
 	var users map[string]string
 	if n.cfg.Users != nil {
 		users = n.cfg.Users()

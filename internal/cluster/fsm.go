@@ -52,6 +52,7 @@ type fsm struct {
 	machine atomic.Pointer[replica.Machine] // nil: the store has not got its data yet; called under mu, but for Applied and LastOf
 	digests digests
 	handled atomic.Uint64 // index of the newest entry that Apply has returned for; 0: none
+	earlier atomic.Uint64 // settled at the start of the process
 	refuses atomic.Bool   // the local store refuses writes
 
 	mu    sync.Mutex
@@ -88,6 +89,46 @@ func (f *fsm) applied() (uint64, bool) {
 func (f *fsm) passed(index uint64) bool {
 	applied, _ := f.applied()
 	return applied > index || f.handled.Load() >= index
+}
+
+// findSettled finds out what is settled at the start: what the store has, if the log has that very entry. A copy
+// that a crash has kept from being noted may be newer than the log.
+func (f *fsm) findSettled(log raft.LogStore) error {
+	at := f.machine.Load().At()
+	var l raft.Log
+	err := log.GetLog(at.Index, &l)
+	if err == nil && l.Term == at.Term {
+		f.earlier.Store(at.Index)
+	}
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return nil
+	}
+	return err
+}
+
+// settled returns up to which entry the log of this node is committed, as far as it knows, and was on its disk.
+func (f *fsm) settled() uint64 {
+	last := max(f.earlier.Load(), f.handled.Load())
+	if meta := f.snaps.newest(); meta != nil {
+		last = max(last, meta.Index)
+	}
+	return last
+}
+
+// mayCut ends the node if entries are to be removed from the end of its log that are settled.
+func (f *fsm) mayCut(from uint64) error {
+	settled := f.settled()
+	if from > settled {
+		return nil
+	}
+	err := lostElsewhere(from, settled)
+	f.fatal(err)
+	return err
+}
+
+// lostElsewhere says that a leader lacks entries that this node has.
+func lostElsewhere(from, settled uint64) error {
+	return fmt.Errorf("the leader replaces entries from %d on of the replicated log, and this node has committed ones up to %d: the leader lacks what was acknowledged, as another node has come back with an old copy of its disk; this node ends and keeps its data: see \"Old disks\" in docs/how-to/cluster.md: %w", from, settled, storage.ErrCorrupt)
 }
 
 // writable reports whether the local store takes writes.
@@ -241,6 +282,9 @@ func (f *fsm) Restore(io.ReadCloser) error {
 	a, err := f.snaps.takeArrival()
 	if err != nil {
 		return err
+	}
+	if settled := f.settled(); a.meta.Index < settled {
+		return f.end(lostElsewhere(a.meta.Index+1, settled))
 	}
 	m, err := f.adopt(a)
 	if err != nil {

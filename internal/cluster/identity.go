@@ -16,6 +16,8 @@ type identity struct {
 	Cluster string `json:"cluster"` // id
 	Name    string `json:"name"`    // of the cluster
 	Node    string `json:"node"`
+	// Admitted is the entry of the log that has made the node a member; 0: an older version has written this.
+	Admitted uint64 `json:"admitted,omitempty"`
 }
 
 const (

@@ -31,7 +31,8 @@ type joining struct {
 
 // joined is the answer.
 type joined struct {
-	Cluster string `json:"cluster"`
+	Cluster  string `json:"cluster"`
+	Admitted uint64 `json:"admitted"` // entry of the log that makes the node a member
 }
 
 // join asks the leader to admit this node, which has no identity. records and of say what its
@@ -68,7 +69,7 @@ func (n *Node) join(ctx context.Context, answers []*Status, records bool, of str
 	if err := n.step(stepAdmitted); err != nil {
 		return nil, fatalError{err}
 	}
-	own := &identity{Format: identityFormat, Cluster: id, Name: n.cfg.Name, Node: n.cfg.ID}
+	own := &identity{Format: identityFormat, Cluster: id, Name: n.cfg.Name, Node: n.cfg.ID, Admitted: reply.Admitted}
 	if err := own.write(n.cfg.Dir); err != nil {
 		return nil, fatalError{err}
 	}
@@ -115,6 +116,7 @@ func (n *Node) admit(node string, j *joining) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	to := joined{Cluster: id.Cluster}
 	switch {
 	case j.Member && old == nil:
 		return nil, fmt.Errorf("node %s was removed from the cluster", node)
@@ -128,7 +130,10 @@ func (n *Node) admit(node string, j *joining) ([]byte, error) {
 		}
 		fallthrough
 	case len(members) < membersMax:
-		err = r.AddNonvoter(raft.ServerID(node), raft.ServerAddress(j.Addr), 0, memberTime).Error()
+		f := r.AddNonvoter(raft.ServerID(node), raft.ServerAddress(j.Addr), 0, memberTime)
+		if err = f.Error(); err == nil {
+			to.Admitted = f.Index()
+		}
 	default:
 		return nil, fmt.Errorf("the cluster has %d members, the maximum", len(members))
 	}
@@ -136,7 +141,7 @@ func (n *Node) admit(node string, j *joining) ([]byte, error) {
 		return nil, err
 	}
 	n.cfg.Log.Info().Str("node", node).Str("address", j.Addr).Bool("moved", j.Member).Msg("a node joins the cluster")
-	return json.Marshal(joined{Cluster: id.Cluster})
+	return json.Marshal(to)
 }
 
 // mustBeThere refuses a node that cannot be reached at the address that it gives, or whose name a
@@ -178,6 +183,14 @@ func (n *Node) mustBeThere(node string, j *joining, cluster string, old *raft.Se
 // twins refuses a node when another one answers at the address of its name.
 func twins(node, addr string) error {
 	return fmt.Errorf("two nodes have the name %s, one of them at %s: if one is a copy of the other's directories, stop it and empty its cluster.path and storage.path", node, addr)
+}
+
+// check refuses connections of nodes that are not the member of their name, or not any more.
+func (n *Node) check(from *greeting) error {
+	if err := n.onlyOne(from); err != nil {
+		return err
+	}
+	return n.checkStanding(from)
 }
 
 // onlyOne refuses connections of a node while another process answers at the address of that node. Two

@@ -162,7 +162,10 @@ func (n *Node) lead(stopping context.Context) error {
 		return nil
 	}
 	began := time.Now()
-	err := n.takeOver(ctx, yield, term)
+	err := n.noteLed(term)
+	if err == nil {
+		err = n.takeOver(ctx, yield, term)
+	}
 	if err == nil {
 		stopTending := n.goTend(ctx)
 		defer stopTending()

@@ -97,6 +97,8 @@ type Node struct {
 	failed   chan error    // the reason to end, capacity 1
 	changed  chan struct{} // leadership has changed, capacity 1
 
+	keeping sync.Mutex // held while heardOf is made durable; before mu
+
 	mu        sync.Mutex
 	identity  *identity               // nil: entering
 	raft      *raft.Raft              // nil: not a member yet
@@ -114,6 +116,11 @@ type Node struct {
 	trouble   string                  // why the node does not become a member; empty: nothing
 	writes    replica.Versions        // of the leadership under way
 	instances map[string]string       // by node: the process that answers at the address of that node
+	began     *standing               // of this process; nil: it has not begun
+	ledTerm   uint64                  // the newest term that this node has led, on any process; durable
+	heardOf   map[string]*standing    // by node: what it has told; from begin on
+	learnt    bool                    // heardOf has more than is durable
+	kept      time.Time               // when heardOf was made durable
 }
 
 // New prepares a node and answers questions of other nodes on its port, which it does not close.
@@ -144,7 +151,7 @@ func New(cfg Config, port *Port) (*Node, error) {
 		}
 		port.join(id.Cluster)
 	}
-	port.serve(n.answer, n.onlyOne)
+	port.serve(n.answer, n.check, n.standings)
 	return n, nil
 }
 
@@ -221,6 +228,9 @@ func (n *Node) start(id *identity) error {
 	}
 	f, snaps, err := n.openState(id, log)
 	if err == nil {
+		err = n.begin(id, log, snaps)
+	}
+	if err == nil {
 		err = n.step(stepOpened)
 	}
 	if err != nil {
@@ -234,10 +244,10 @@ func (n *Node) start(id *identity) error {
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
-	f.onDisk = async.await
+	f.onDisk, async.mayCut = async.await, f.mayCut
 	lines := hashicorpLog(n.cfg.Log)
 	own := n.own()
-	t := newTransport(n.port, own.Addr, lines, transportOptions{fresh: n.cfg.Election / 5, leads: n.leadsWith, onDisk: async.onDisk.Load, voter: n.anyVoter})
+	t := newTransport(n.port, own.Addr, lines, transportOptions{fresh: n.cfg.Election / 5, leads: n.leadsWith, onDisk: async.onDisk.Load, voter: n.anyVoter, leader: n.oneLeader})
 	notify := make(chan bool, 1)
 	n.mu.Lock()
 	n.identity, n.log, n.async, n.fsm, n.snaps, n.transport = id, log, async, f, snaps, t
@@ -329,6 +339,9 @@ func (n *Node) openState(id *identity, log *raftLog) (*fsm, *snapshots, error) {
 		return nil, nil, err
 	}
 	f.machine.Store(m)
+	if err := f.findSettled(log); err != nil {
+		return nil, nil, err
+	}
 	last, err := log.LastIndex()
 	if err == nil && last > 0 && last < meta.Index {
 		// A snapshot had arrived, and the log behind which it lies was not removed. There may be
@@ -359,6 +372,7 @@ func (n *Node) stop() {
 			n.cfg.Log.Warn().Err(err).Msg("the end of Raft")
 		}
 		n.async.close()
+		n.keepKnown(true)
 		if err := n.log.Close(); err != nil {
 			n.cfg.Log.Warn().Err(err).Msg("the replicated log was not closed")
 		}

@@ -66,7 +66,7 @@ func Recover(store LocalStore, dir string) (*Left, error) {
 	if left.Cluster == "" {
 		return nil, errors.New("the store has left its cluster: it is that of a single broker")
 	}
-	now := &identity{Format: identityFormat, Cluster: uuid.NewString(), Name: id.Name, Node: id.Node}
+	now := &identity{Format: identityFormat, Cluster: uuid.NewString(), Name: id.Name, Node: id.Node, Admitted: 1}
 	if err := replica.Begin(store, now.Cluster); err != nil {
 		return nil, err
 	}

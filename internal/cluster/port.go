@@ -47,6 +47,10 @@ type greeting struct {
 	Group   int    `json:"group"` // of slots; there is one, 0
 	// Instance is of the process, at random: a copy of a node's directories is another one.
 	Instance string `json:"instance"`
+	// Standing is that with which the process has begun, Known what it knows of the node that it
+	// connects to; nil: none.
+	Standing *standing `json:"standing,omitempty"`
+	Known    *standing `json:"known,omitempty"`
 }
 
 // PortConfig configures OpenPort.
@@ -72,9 +76,12 @@ type Port struct {
 	id     string // of the cluster; empty: no identity
 	answer func(from string, q question, body []byte) ([]byte, error)
 	check  func(from *greeting) error // of connections for Raft and commands
-	conns  map[net.Conn]bool
-	closed bool
-	done   sync.WaitGroup
+	// standings returns the standing with which this node has begun, and what is known of the node at an
+	// address; nil: there are none.
+	standings func(addr string) (began, known *standing)
+	conns     map[net.Conn]bool
+	closed    bool
+	done      sync.WaitGroup
 }
 
 // OpenPort listens. Connections are served from Serve on.
@@ -90,10 +97,10 @@ func OpenPort(ctx context.Context, cfg PortConfig) (*Port, error) {
 func (p *Port) Addr() net.Addr { return p.l.Addr() }
 
 // serve accepts connections until Close. answer is called for each question, check for each other
-// connection before it is answered; nil: none is refused.
-func (p *Port) serve(answer func(from string, q question, body []byte) ([]byte, error), check func(from *greeting) error) {
+// connection before it is answered; nil: none is refused. standings may be nil.
+func (p *Port) serve(answer func(from string, q question, body []byte) ([]byte, error), check func(from *greeting) error, standings func(addr string) (began, known *standing)) {
 	p.mu.Lock()
-	p.answer, p.check = answer, check
+	p.answer, p.check, p.standings = answer, check, standings
 	p.mu.Unlock()
 	p.done.Go(p.accept)
 }
@@ -287,7 +294,7 @@ func (p *Port) dial(ctx context.Context, kind byte, addr string) (c net.Conn, er
 	}
 	open := c // the function below may run after c was returned as nil
 	stop := context.AfterFunc(ctx, func() { _ = open.SetDeadline(time.Unix(1, 0)) })
-	err = p.greet(open, kind)
+	err = p.greet(open, kind, addr)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -298,8 +305,15 @@ func (p *Port) dial(ctx context.Context, kind byte, addr string) (c net.Conn, er
 	return c, nil
 }
 
-func (p *Port) greet(c net.Conn, kind byte) error {
-	body, err := json.Marshal(greeting{Version: greetingVersion, Name: p.cfg.Cluster, Cluster: p.cluster(), Node: p.cfg.Node, Instance: p.instance})
+func (p *Port) greet(c net.Conn, kind byte, addr string) error {
+	g := greeting{Version: greetingVersion, Name: p.cfg.Cluster, Cluster: p.cluster(), Node: p.cfg.Node, Instance: p.instance}
+	p.mu.Lock()
+	standings := p.standings
+	p.mu.Unlock()
+	if standings != nil && kind != kindQuestion {
+		g.Standing, g.Known = standings(addr)
+	}
+	body, err := json.Marshal(g)
 	if err != nil {
 		return err
 	}

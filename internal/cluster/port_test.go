@@ -38,7 +38,7 @@ func portOf(t *testing.T, cfg PortConfig) *Port {
 			return nil, errors.New("no such luck")
 		}
 		return append([]byte(from+string(rune(q))), body...), nil
-	}, nil)
+	}, nil, nil)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)

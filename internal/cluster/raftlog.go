@@ -331,6 +331,11 @@ func (l *raftLog) SetUint64(key []byte, value uint64) error {
 	return l.insist(func(w *wal.WAL) error { return w.SetUint64(key, value) })
 }
 
+// trySet is Set that returns an error while the disk is full, and after Close.
+func (l *raftLog) trySet(key, value []byte) error {
+	return l.write(func(w *wal.WAL) error { return w.Set(key, value) })
+}
+
 // insist repeats a write until there is space for it. An error would make Raft end the process with
 // a stack trace in the place of a reason, so after one, and after Close, it never returns: Fatal ends
 // the process.

@@ -105,6 +105,7 @@ func (r *roster) run(ctx context.Context) {
 	defer r.running.Wait()
 	for {
 		r.look(ctx)
+		r.n.keepKnown(false)
 		select {
 		case <-ctx.Done():
 			return
@@ -279,6 +280,9 @@ func (r *roster) heard(o *other, s *Status, asked, now time.Time) {
 	for _, w := range over {
 		r.finish(w)
 	}
+	r.n.noteStanding(s)
+	r.n.keepKnown(false)
+	_ = r.n.recognize(s.Known, s.Node) // it ends the node
 	if removed {
 		r.n.fatal(fmt.Errorf("node %s was removed from the cluster: %s", r.n.cfg.ID, removedAdvice))
 	}

@@ -40,6 +40,12 @@ type Status struct {
 	Sending  int              `json:"sending"`   // copies of its store that it sends to others
 	// Failovers counts the changes from one leader to another that it has seen since its start.
 	Failovers uint64 `json:"failovers"`
+	// Admitted, Starts and Settled are of its standing, with Term. Starts is 0 before it has begun.
+	Admitted uint64 `json:"admitted,omitempty"`
+	Starts   uint64 `json:"starts,omitempty"`
+	Settled  uint64 `json:"settled,omitempty"`
+	// Known is what the node knows of the one that asks; nil: nothing.
+	Known *standing `json:"known,omitempty"`
 	// Contacted is the nanoseconds since it heard of the leader; 0 if it leads, negative: it has not.
 	Contacted int64 `json:"contacted"`
 }
@@ -59,6 +65,9 @@ func (n *Node) Status() Status {
 	n.mu.Lock()
 	r, f, l, id, snaps := n.raft, n.fsm, n.log, n.identity, n.snaps
 	s.Trouble, s.Leader, s.Failovers = n.trouble, n.leader, n.failovers
+	if n.began != nil {
+		s.Admitted, s.Starts = n.began.Admitted, n.began.Starts
+	}
 	n.mu.Unlock()
 	if id != nil {
 		s.Cluster = id.Cluster
@@ -68,6 +77,7 @@ func (n *Node) Status() Status {
 	}
 	s.State, s.Term, s.Commit, s.Last = stateName(r.State()), r.CurrentTerm(), r.CommitIndex(), r.LastIndex()
 	s.Applied, _ = f.applied()
+	s.Settled = f.settled()
 	s.Writable = f.writable() && !l.Full()
 	s.LogBytes, s.Sending = n.logBytes.Load(), snaps.underWay()
 	for _, m := range n.members() {
@@ -99,6 +109,9 @@ func (n *Node) answer(from string, q question, body []byte) ([]byte, error) {
 		return n.answerTerm()
 	case askStatus:
 		s := n.Status()
+		n.mu.Lock()
+		s.Known = n.copyKnown(from)
+		n.mu.Unlock()
 		if s.Cluster == "" {
 			var err error
 			if s.Records, s.Of, err = holds(n.cfg.Store); err != nil {

@@ -86,7 +86,9 @@ type transport struct {
 	closed   chan struct{}
 	// voter returns a voter as this node knows the members; empty: it knows none.
 	voter func() raft.ServerID
-	fresh time.Duration // for so long an answer to a heartbeat counts as one of now
+	// leader is called with the node that sends entries of a term. After an error they are not taken.
+	leader func(term uint64, id raft.ServerID) error
+	fresh  time.Duration // for so long an answer to a heartbeat counts as one of now
 	// leads reports whether this node leads in a term with another one as a member at an address.
 	leads func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
 	// onDisk returns up to which entry the log of this node is on disk. Others are told of the commit of
@@ -112,6 +114,7 @@ type transportOptions struct {
 	leads  func(term uint64, id raft.ServerID, at raft.ServerAddress) bool
 	onDisk func() uint64
 	voter  func() raft.ServerID
+	leader func(term uint64, id raft.ServerID) error
 }
 
 // newTransport returns a transport that works until Close.
@@ -123,7 +126,7 @@ func newTransport(port *Port, addr string, log hclog.Logger, o transportOptions)
 		// only so much of the log for each new entry, while new entries may wait for that node.
 		MaxRPCsInFlight: 1,
 	})}
-	t.fresh, t.leads, t.onDisk, t.voter = o.fresh, o.leads, o.onDisk, o.voter
+	t.fresh, t.leads, t.onDisk, t.voter, t.leader = o.fresh, o.leads, o.onDisk, o.voter, o.leader
 	go t.receive()
 	return t
 }
@@ -143,6 +146,12 @@ func (t *transport) receive() {
 		select {
 		case rpc := <-t.NetworkTransport.Consumer():
 			t.nameVoter(rpc.Command)
+			if r, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.leader != nil {
+				if err := t.leader(r.Term, raft.ServerID(r.ID)); err != nil {
+					rpc.Respond(nil, err)
+					continue
+				}
+			}
 			select {
 			case t.requests <- rpc:
 			case <-t.closed:

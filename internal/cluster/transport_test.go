@@ -47,7 +47,7 @@ func TestWhatANodeHasJustConfirmedIsNotSentAgain(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = port.Close() })
 		port.join("1")
-		port.serve(func(string, question, []byte) ([]byte, error) { return nil, nil }, func(*greeting) error { return nil })
+		port.serve(func(string, question, []byte) ([]byte, error) { return nil, nil }, func(*greeting) error { return nil }, nil)
 		ports[i] = port
 	}
 	open := func(p *Port) *transport {

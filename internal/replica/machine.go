@@ -85,6 +85,9 @@ func (m *Machine) record() (*storage.Replica, error) {
 // Applied returns the index of the newest entry that is in the store; 0: there is none.
 func (m *Machine) Applied() uint64 { return m.at.Load().Index }
 
+// At returns the position of the store in the log.
+func (m *Machine) At() storage.Replica { return *m.at.Load() }
+
 // LastOf returns the number of the newest batch in the store that was made in a term; 0: none was.
 func (m *Machine) LastOf(term uint64) uint64 {
 	if at := m.at.Load(); at.Term == term {
