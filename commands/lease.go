@@ -153,8 +153,9 @@ func (c *leaseCall) release() {
 }
 
 // Render loads the messages and writes them. The header of the array contains their number, so all
-// are loaded first. A message that was removed meanwhile is left out. Messages that would make the
-// reply too large are returned to their queues.
+// are loaded first. A message that another call has removed meanwhile is left out; those that its own
+// transaction has removed are in memory. Messages that would make the reply too large are returned to
+// their queues.
 //
 // A message that cannot be read is left out but stays leased: the end of the lease counts as a failed
 // attempt, so the message ends in the dead-letter queue instead of blocking others for ever.
@@ -178,10 +179,11 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	if len(c.deliveries) > 0 {
 		loaded = make([]*engine.Delivery, 0, len(c.deliveries))
 	}
+	var back []*engine.Delivery
 	for i, d := range c.deliveries {
-		if size > h.cfg.Limits.ReplyBytes || d.Held() == 0 && !load.begin() {
-			h.submitUndo(&undeliverCall{c.deliveries[i:]})
-			break
+		if !d.Kept && (len(back) > 0 || size > h.cfg.Limits.ReplyBytes || d.Held() == 0 && !load.begin()) {
+			back = append(back, d)
+			continue
 		}
 		read, err := h.engine.Load(c.deliveries[i:])
 		load.loaded(read)
@@ -197,6 +199,9 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 		for _, header := range d.Headers() {
 			size += len(header.Name) + len(header.Value)
 		}
+	}
+	if len(back) > 0 {
+		h.submitUndo(&undeliverCall{back})
 	}
 	if len(loaded) == 0 && failed != nil {
 		return failed

@@ -60,8 +60,9 @@ func exec() Spec {
 		},
 		Immediate: true,
 		Room:      execRoom,
-		Memory:    "that of its commands together, at most `limits.reply_bytes`, and the messages that `FILA.GET` returns; more is refused",
-		Parse:     func(s *Session, in *input) (call, error) { return s.exec() },
+		Memory: "that of its commands together, at most `limits.reply_bytes`, and as much for the messages that `FILA.GET` returns, and those that it leases and then removes; " +
+			"more is refused",
+		Parse: func(s *Session, in *input) (call, error) { return s.exec() },
 	}
 }
 
@@ -106,7 +107,8 @@ type transaction struct {
 	bytes  int
 	held   int64 // the part of bytes that is taken from Limits.QueuedTotal
 	room   int   // memory of the replies, without the messages they show
-	shows  bool  // a reply shows messages
+	leases bool  // a command leases messages
+	shows  bool  // a reply shows messages that the engine keeps or reads, bounded by Limits.ReplyBytes
 	failed bool  // a command was refused: EXEC discards the transaction
 	slot   int   // of the first queue that a command names, see Session.slot; -1: none
 }
@@ -215,6 +217,12 @@ func (s *Session) queue(c *entry, args [][]byte) error {
 // add adds the memory that the reply of a command takes.
 func (t *transaction) add(s *Session, c *entry) {
 	t.room += tinyRoom
+	switch c.Name {
+	case "fila.lease", "fila.mlease":
+		t.leases = true
+	case "fila.ack", "fila.nack", "fila.cancel", "fila.purge", "fila.queue|delete", "fila.queue|apply":
+		t.shows = t.shows || t.leases // the messages that it may remove are kept until they are written
+	}
 	switch {
 	case c.Spec.Tiny:
 	case c.Spec.Room == nil:

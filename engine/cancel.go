@@ -111,6 +111,9 @@ func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 	if err != nil {
 		return 0, lookupError(err, "cancel")
 	}
+	if err := tx.keep(req.Queue, req.IDs...); err != nil {
+		return 0, err
+	}
 	n := 0
 	for _, f := range l.found {
 		if f != nil && tx.more() && c.discard(&l.changeLog, f) {
@@ -308,6 +311,9 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 		return 0, err
 	}
 	if err := tx.moveSettings(q); err != nil {
+		return 0, err
+	}
+	if err := tx.keepAll(req.Queue); err != nil {
 		return 0, err
 	}
 	n := int(max(q.total, 0))

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -153,8 +152,9 @@ type Tx struct {
 	task      *Task
 	atomic    bool // the call is part of a transaction and must not wait, see Exec
 	preflight preflight
-	stored    bool // the result depends on committed records only: it may be an early reply
-	leased    bool // the result hands out messages
+	delivered deliveries // by earlier calls of the transaction
+	stored    bool       // the result depends on committed records only: it may be an early reply
+	leased    bool       // the result hands out messages
 }
 
 func unix(nanos int64) time.Time { return time.Unix(0, nanos) }
@@ -228,71 +228,6 @@ func (tx *Tx) awaitAt(p progress) error {
 	tx.task.progress = &p
 	return tx.await()
 }
-
-// Preflighter is a call that may need a read or a hook's decision before it can be applied.
-// In a transaction, Preflight obtains these before any call is applied: it returns
-// ErrWouldBlock while the call would have to wait, and is called again when the wait is
-// over. It changes nothing. After nil, Apply does not wait in the same turn. errTransaction
-// refuses the whole transaction; any other error is ignored, since Apply returns it.
-type Preflighter interface {
-	Preflight(tx *Tx) error
-}
-
-// Exec applies calls as a transaction: in one turn, with no other task between them and all
-// writes in one batch, which survives a crash entirely or not at all. errs[i] is the error
-// of calls[i]; a refused call changes nothing and does not stop the others. The error that
-// Exec returns refuses the transaction as a whole, or is ErrWouldBlock.
-//
-// No call waits for messages: a lease that would block returns none. Reads and decisions
-// are obtained by preflight, before the first call is applied.
-func (tx *Tx) Exec(calls []Call, errs []error) error {
-	tx.atomic = true
-	tx.task.shown = 0
-	for _, call := range calls {
-		if f, ok := call.(Preflighter); ok && tx.core.health.failed == nil {
-			if err := f.Preflight(tx); err == ErrWouldBlock || errors.Is(err, errTransaction) { //nolint:errorlint // a signal, never wrapped
-				return err
-			}
-		}
-	}
-	for i, call := range calls {
-		err := call.Apply(tx)
-		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-			err = errWaits
-		}
-		errs[i] = err
-	}
-	return nil
-}
-
-// preflight is the effect of the earlier calls of a transaction on the call whose preflight
-// is under way: a nack may refer to a message that an earlier call of the transaction leases.
-type preflight struct {
-	leases map[string]bool // queues that earlier calls lease from
-	nacks  map[ID]uint32   // number of earlier nacks by message
-}
-
-func (b *preflight) lease(queues []string) {
-	if b.leases == nil {
-		b.leases = map[string]bool{}
-	}
-	for _, name := range queues {
-		b.leases[name] = true
-	}
-}
-
-func (b *preflight) nack(id ID) {
-	if b.nacks == nil {
-		b.nacks = map[ID]uint32{}
-	}
-	b.nacks[id]++
-}
-
-// errTransaction is wrapped by errors that refuse a transaction as a whole.
-var errTransaction = errors.New("make it several transactions")
-
-// errWaits refuses a call of a transaction that would have to wait.
-var errWaits = errors.New("this cannot be done as a part of a transaction, do it on its own")
 
 // component is a part of the engine's state.
 type component interface {

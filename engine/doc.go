@@ -33,6 +33,7 @@
 //	result.go                        clients that wait for results
 //	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
+//	transaction.go                   calls that take effect together
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
 //	health.go counts.go key_stats.go whether the store takes writes; counters of queues and of keys
 //	figures.go                       figures of all queues and keys, for operators

@@ -49,6 +49,9 @@ type Delivery struct {
 	// Waited is how long the message was ready before the lease. For a message that was read
 	// from disk it is as exact as the records: they do not have the time of a release or a redrive.
 	Waited time.Duration
+	// Kept is set if the transaction that has leased the message has removed it as well: it is in no
+	// queue to which it could return, and Load does not read.
+	Kept bool
 
 	mk      storage.MessageKey
 	record  []byte
@@ -170,6 +173,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	ds := c.deliver(queues, req)
 	if len(ds) > 0 {
+		tx.noteDelivered(ds)
 		tx.leased, tx.stored = true, !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
 		return ds, nil
 	}

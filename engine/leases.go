@@ -387,20 +387,6 @@ func (c *core) releaseLease(m *message) {
 	c.makeReady(m)
 }
 
-// writeAttempt writes the attempt record of a message: what changes after its own record,
-// which is written once. These are attempts, deliveries, the last delivery number, the
-// failure, and the time at which the message is ready (0: now).
-func (c *core) writeAttempt(m *message, readyAt int64) {
-	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence}
-	if f := m.failure; f != nil {
-		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
-	}
-	m.retried = true
-	m.key.queue.recordAttempt(m)
-	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
-	m.key.touch(m.place)
-}
-
 // Ack deletes the messages whose live leases the receipts name, and returns how many there
 // were. Receipts without a live lease change nothing and are not counted, so a repeated Ack
 // is harmless. The error is that of an unknown queue, or ErrMisconf while the store takes
@@ -420,6 +406,9 @@ type AckOptions struct {
 func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, error) {
 	if n, most := len(o.Result), tx.core.cfg.Limits.Result; n > most {
 		return 0, fmt.Errorf("%w: RESULT of %d bytes, the limit is %d", ErrTooBig, n, most)
+	}
+	if err := tx.keepHeld(queue, receipts); err != nil {
+		return 0, err
 	}
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		c.count(m.key.queue, countAcked, 1)

@@ -428,3 +428,17 @@ func (c *core) held() int64 {
 	keys, messages := int64(c.heads.keys), int64(c.heads.messages+len(c.leases.byID))
 	return c.heads.bodyBytes + keys*int64(unsafe.Sizeof(fairKey{})) + messages*int64(unsafe.Sizeof(message{}))
 }
+
+// writeAttempt writes the attempt record of a message: what changes after its own record,
+// which is written once. These are attempts, deliveries, the last delivery number, the
+// failure, and the time at which the message is ready (0: now).
+func (c *core) writeAttempt(m *message, readyAt int64) {
+	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence}
+	if f := m.failure; f != nil {
+		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
+	}
+	m.retried = true
+	m.key.queue.recordAttempt(m)
+	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
+	m.key.touch(m.place)
+}

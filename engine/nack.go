@@ -93,6 +93,11 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 			return NackResult{}, err
 		}
 	}
+	if over || dead {
+		if err := tx.keep(req.Queue, m.id); err != nil {
+			return NackResult{}, err
+		}
+	}
 	m.fail(c.now, errtext.Clip(req.Error, ErrorBytes))
 	c.count(q, countNacked, 1)
 	c.out.sync = true
@@ -287,7 +292,7 @@ func deadReason(reason string) int {
 // loadBody makes sure that the record of a message is in memory and can be decoded. A lease
 // that was recovered from the store is known without the record. The read takes place in
 // the turn; it is needed only where a message moves to another queue, never for a delivery
-// or an ack.
+// or an ack, except of what the same transaction has leased (keep).
 func (c *core) loadBody(m *message) error {
 	if m.body != nil {
 		return nil

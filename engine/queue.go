@@ -215,6 +215,9 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 			return fmt.Errorf("%w: %q is the dead-letter queue of %q, alter or delete that one first", ErrInvalid, name, other.name)
 		}
 	}
+	if err := tx.keepAll(name); err != nil {
+		return err
+	}
 	c.removeQueue(q)
 	c.emitQueue(EventDeleted, q)
 	return nil
@@ -324,6 +327,47 @@ func (c *core) closeDeleted() {
 			continue
 		}
 		c.finish(w.wait.task, fmt.Errorf("%w: %q was deleted", ErrNoQueue, w.queue.name))
+	}
+}
+
+// Pause pauses or resumes a queue: its intake, its deliveries, or both. A queue with a paused
+// intake refuses enqueues with ErrPaused, but accepts messages that return from leases and
+// messages that are dead-lettered to it. Consumers that wait for a queue with paused deliveries
+// continue to wait, and are served when it is resumed.
+//
+// Errors: ErrMisconf, ErrNoQueue.
+func (tx *Tx) Pause(name string, in, out, paused bool) error {
+	c := tx.core
+	q, err := c.queueToChange(name)
+	if err != nil {
+		return err
+	}
+	if in {
+		q.set.PausedIn = paused
+	}
+	if out {
+		q.set.PausedOut = paused
+	}
+	c.putQueue(q)
+	c.listPaused(q)
+	if !out {
+		return nil
+	}
+	if paused {
+		c.unreserveQueue(q)
+	} else {
+		c.demandChanged(q)
+		c.offer(q)
+	}
+	return nil
+}
+
+// listPaused updates the set of queues whose deliveries are paused.
+func (c *core) listPaused(q *queue) {
+	if q.set.PausedOut {
+		c.queues.pausedOut[q] = struct{}{}
+	} else {
+		delete(c.queues.pausedOut, q)
 	}
 }
 

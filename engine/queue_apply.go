@@ -75,6 +75,13 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	}
 	changes := p.changes()
 	if !s.DryRun {
+		for i := range changes {
+			if changes[i].Action == QueueDelete {
+				if err := tx.keepAll(changes[i].Queue); err != nil {
+					return nil, err
+				}
+			}
+		}
 		p.apply(changes)
 		p.applyBindings()
 	}
@@ -390,38 +397,6 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 // times far from overflow.
 const durationMax = queueset.MillisMax * time.Millisecond
 
-// Pause pauses or resumes a queue: its intake, its deliveries, or both. A queue with a paused
-// intake refuses enqueues with ErrPaused, but accepts messages that return from leases and
-// messages that are dead-lettered to it. Consumers that wait for a queue with paused deliveries
-// continue to wait, and are served when it is resumed.
-//
-// Errors: ErrMisconf, ErrNoQueue.
-func (tx *Tx) Pause(name string, in, out, paused bool) error {
-	c := tx.core
-	q, err := c.queueToChange(name)
-	if err != nil {
-		return err
-	}
-	if in {
-		q.set.PausedIn = paused
-	}
-	if out {
-		q.set.PausedOut = paused
-	}
-	c.putQueue(q)
-	c.listPaused(q)
-	if !out {
-		return nil
-	}
-	if paused {
-		c.unreserveQueue(q)
-	} else {
-		c.demandChanged(q)
-		c.offer(q)
-	}
-	return nil
-}
-
 // checkQueueName refuses what is no name of a queue.
 func (c *core) checkQueueName(name string) error {
 	if name == "" {
@@ -436,13 +411,4 @@ func (c *core) checkQueueName(name string) error {
 		}
 	}
 	return nil
-}
-
-// listPaused updates the set of queues whose deliveries are paused.
-func (c *core) listPaused(q *queue) {
-	if q.set.PausedOut {
-		c.queues.pausedOut[q] = struct{}{}
-	} else {
-		delete(c.queues.pausedOut, q)
-	}
 }
