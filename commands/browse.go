@@ -229,9 +229,9 @@ type scanQueuesCall struct {
 }
 
 // Apply implements engine.Call.
-func (c *scanQueuesCall) Apply(tx *engine.Tx) error {
-	c.next, c.names = tx.ScanQueues(c.cursor, c.count, func(name string) bool { return !c.nothing && c.match(name) && c.user.May(acl.Look, name) })
-	return nil
+func (c *scanQueuesCall) Apply(tx *engine.Tx) (err error) {
+	c.next, c.names, err = tx.ScanQueues(c.cursor, c.count, func(name string) bool { return !c.nothing && c.match(name) && c.user.May(acl.Look, name) })
+	return err
 }
 
 // Render writes the next cursor and the names.
@@ -264,9 +264,9 @@ type matchingQueuesCall struct {
 }
 
 // Apply implements engine.Call.
-func (c *matchingQueuesCall) Apply(tx *engine.Tx) error {
-	c.names = tx.Queues()
-	return nil
+func (c *matchingQueuesCall) Apply(tx *engine.Tx) (err error) {
+	c.names, err = tx.Queues()
+	return err
 }
 
 // Render writes the names that match. Matching is done here and not in the turn, which delays other

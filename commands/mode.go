@@ -328,9 +328,9 @@ type countKeysCall struct {
 }
 
 // Apply implements engine.Call.
-func (c *countKeysCall) Apply(tx *engine.Tx) error {
-	c.names = tx.Queues()
-	return nil
+func (c *countKeysCall) Apply(tx *engine.Tx) (err error) {
+	c.names, err = tx.Queues()
+	return err
 }
 
 // Render counts the names here and not in the turn, which would delay other clients.

@@ -191,9 +191,9 @@ type queueListCall struct {
 }
 
 // Apply implements engine.Call.
-func (c *queueListCall) Apply(tx *engine.Tx) error {
-	c.names = tx.Queues()
-	return nil
+func (c *queueListCall) Apply(tx *engine.Tx) (err error) {
+	c.names, err = tx.Queues()
+	return err
 }
 
 // Render writes the names that match.

@@ -354,9 +354,9 @@ type signalListCall struct {
 }
 
 // Apply implements engine.Call.
-func (c *signalListCall) Apply(tx *engine.Tx) error {
-	c.next, c.list = tx.ListSignals(c.cursor, c.count, c.match)
-	return nil
+func (c *signalListCall) Apply(tx *engine.Tx) (err error) {
+	c.next, c.list, err = tx.ListSignals(c.cursor, c.count, c.match)
+	return err
 }
 
 // Render writes the next cursor and the signals.

@@ -40,14 +40,15 @@ func multi() Spec {
 
 func exec() Spec {
 	return Spec{
-		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands of the transaction, at most 100,000; they are one write, without slices",
+		Name: "EXEC", Group: "transactions", Since: "1.2.0", Complexity: "Depends on the commands of the transaction, at most 100,000; they are one write, without slices. What they look at beyond their arguments, such as all keys of a queue, is bounded: 2048 units of work, and one for each command",
 		Returns: "array of any",
 		Summary: "Executes the commands queued since MULTI in one turn and one write: no other command runs in between, and a crash keeps all or none. " +
 			"One that is refused answers its own error and changes nothing, the others apply. A lease does not wait in it.",
 		Reply: "An array with the replies, in order.",
 		Differs: "A hook of a queue, and the limits of a message, are applied to all of its messages before the first command: " +
 			"what they refuse discards the transaction. FILA.BROWSE, FILA.REDRIVE, FILA.SCRIPT HISTORY, FILA.EXPLAIN of a message and FILA.PURGE of a key " +
-			"read too much to be a part of one write: they answer an error in it. In SLOWLOG, INFO and the metrics each of its commands has taken as long as " +
+			"read too much to be a part of one write: they answer an error in it. So does a command with which the transaction would look at too many keys, queues or leases, " +
+			"such as FILA.STATS of a queue with very many keys, with TOOBIG; it changes nothing. In SLOWLOG, INFO and the metrics each of its commands has taken as long as " +
 			"the transaction, and of one transaction SLOWLOG has " + strconv.Itoa(slowOfOne) + " at most.",
 		Flags: []string{"noscript", "write"},
 		Examples: []Example{

@@ -114,9 +114,10 @@ func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 	if err := tx.keep(req.Queue, req.IDs...); err != nil {
 		return 0, err
 	}
+	c.spend(len(l.found))
 	n := 0
 	for _, f := range l.found {
-		if f != nil && tx.more() && c.discard(&l.changeLog, f) {
+		if f != nil && c.discard(&l.changeLog, f) {
 			n++
 		}
 	}

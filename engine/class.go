@@ -294,7 +294,7 @@ func (s *flow) appendSignature(dst []byte) []byte {
 func (c *core) reclassifyAll() {
 	c.throttles.version++
 	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
-	for _, name := range (&Tx{core: c}).Queues() {
+	for _, name := range c.queueNames() {
 		c.throttles.stale = append(c.throttles.stale, c.queues.byName[name])
 	}
 }

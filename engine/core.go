@@ -151,6 +151,7 @@ type Tx struct {
 	core      *core
 	task      *Task
 	atomic    bool // the call is part of a transaction and must not wait, see Exec
+	work      transactionWork
 	preflight preflight
 	delivered deliveries // by earlier calls of the transaction
 	stored    bool       // the result depends on committed records only: it may be an early reply
@@ -162,18 +163,26 @@ func unix(nanos int64) time.Time { return time.Unix(0, nanos) }
 // Now returns the time of the turn, the same for all of its calls.
 func (tx *Tx) Now() time.Time { return time.Unix(0, tx.core.now) }
 
-// more takes a unit and reports whether the call may handle its next message in this turn.
-// A call of a transaction always may: its writes must be in one batch.
+// more takes a unit and reports whether the call may handle its next message in this turn. A
+// call of a transaction may as long as the work of the transaction lasts, so it asks before its
+// first change.
 func (tx *Tx) more() bool {
-	if !tx.atomic && !tx.core.room() {
+	if tx.atomic {
+		return tx.afford(1) == nil
+	}
+	if !tx.core.room() {
 		return false
 	}
 	tx.core.spend(1)
 	return true
 }
 
-// yield parks the task until the next turn. Apply must return the result, ErrWouldBlock.
+// yield parks the task until the next turn. Apply must return the result: ErrWouldBlock, or in a
+// transaction the refusal of the call.
 func (tx *Tx) yield() error {
+	if tx.atomic {
+		return errTransactionWork
+	}
 	tx.core.tasks.yielded = append(tx.core.tasks.yielded, tx.task)
 	return tx.park(waitTurn, nil, 0)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"time"
 	"unsafe"
 
@@ -84,6 +83,9 @@ func (tx *Tx) ExplainKey(req *ExplainKey) (Explanation, error) {
 	}
 	x := req.explained
 	if x == nil || req.holders.walk.epoch != c.epoch {
+		if err := tx.afford(1); err != nil {
+			return Explanation{}, err
+		}
 		x = new(c.explain(q, req.Key))
 	}
 	if err := tx.addHolders(x, &req.holders); err != nil {
@@ -279,29 +281,6 @@ func (tx *Tx) QueueStats(name string) (Counts, error) {
 	return q.counts(), nil
 }
 
-// ScanQueues returns the names of queues that match, in the order of their creation, and the
-// cursor of the next page, 0 at the end; the first page has cursor 0. Recovery does not change
-// the order, so a cursor is valid across restarts. A page has at most count names. It may have
-// fewer, or none, before the end: it passes a bounded number of gaps that deleted queues have
-// left.
-func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (next uint64, names []string) {
-	c := tx.core
-	const gaps = 4096
-	for steps := count + gaps; cursor < uint64(c.queues.nextNumber); cursor++ {
-		if count <= 0 || steps <= 0 {
-			return cursor, names
-		}
-		steps--
-		if q := c.queues.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil {
-			count--
-			if match(q.name) {
-				names = append(names, q.name)
-			}
-		}
-	}
-	return 0, names
-}
-
 // BudgetNames hands the names of a page of budgets to each, in the order of their creation, with
 // the number of keys that wait for them. It looks at count at most, and returns the cursor of the
 // next page, 0 at the end. Unlike Budgets it computes no refill, so what looks at all budgets every
@@ -315,9 +294,6 @@ func (tx *Tx) BudgetNames(cursor uint64, count int, each func(name string, waiti
 		each(a.name, n)
 	})
 }
-
-// HasQueue reports whether a queue of that name exists.
-func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
 
 // QueueMemory asks for the bytes of memory that a queue uses. Messages that are on disk only
 // use none. The unexported fields are the progress of the call.
@@ -400,13 +376,19 @@ type ScriptInfo struct {
 	Source string
 }
 
-// Scripts lists the hooks of a queue, or of all queues if the name is empty. The error is
-// ErrNoQueue for an unknown name.
+// Scripts lists the hooks of a queue, or of all queues if the name is empty. Errors: ErrNoQueue
+// for an unknown name, and that of Queues.
 func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	c := tx.core
 	names := []string{queue}
 	if queue == "" {
-		names = tx.Queues()
+		var err error
+		if names, err = tx.Queues(); err != nil {
+			return nil, err
+		}
+		if err := tx.afford(len(names) / queuesPerUnit); err != nil {
+			return nil, err
+		}
 	} else if _, err := c.queueNamed(queue); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -134,10 +135,10 @@ func TestConcurrentPurgesOfAQueue(t *testing.T) {
 	second := &Task{Client: NewClient(2, func() {}), Call: purgeOf("q").Call}
 	w.tick(second)
 	errs := make([]error, 1)
-	w.Do(&Task{Call: callFunc(func(tx *Tx) error { // a call that must not wait
+	w.Do(&Task{Call: callFunc(func(tx *Tx) error { // a call that must not wait, and is more than a turn
 		return tx.Exec([]Call{purgeOf("q").Call}, errs)
 	})})
-	if !first.Done() || !second.Done() || first.Err() != nil || second.Err() != nil || errs[0] != nil {
+	if !first.Done() || !second.Done() || first.Err() != nil || second.Err() != nil || !errors.Is(errs[0], ErrTooBig) {
 		t.Errorf("they end with %v, %v and %v", first.Err(), second.Err(), errs[0])
 	}
 	if in := settingsIn(t, store); len(in) != 1 || in[w.core.queues.byName["q"].no] != 1000 {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -52,15 +53,14 @@ type KeyInfo struct {
 	Counting          bool          // the messages are still being counted after a start: Depth and Delayed are too low
 }
 
-// Key describes a fairness key, which need not have messages.
-//
-// Errors: ErrNoQueue, ErrInvalid, ErrTooBig.
+// Key describes a fairness key, which need not have messages. Errors: ErrNoQueue, ErrInvalid,
+// ErrTooBig.
 func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 	q, err := tx.core.queueNamed(queue)
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	if err := tx.core.checkKey(key); err != nil {
+	if err := cmp.Or(tx.core.checkKey(key), tx.afford(1)); err != nil { // setFirstDue may spend much
 		return KeyInfo{}, err
 	}
 	return tx.core.keyInfo(q, key), nil

@@ -218,7 +218,7 @@ func (c *core) existingQueues(names []string) []*queue {
 // of the leases went with it: the count so far is the answer.
 func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *message)) (int, error) {
 	c := tx.core
-	if len(receipts) <= receiptsFew {
+	if tx.atomic || len(receipts) <= receiptsFew {
 		return tx.endFewLeases(queue, receipts, end)
 	}
 	p, err := tx.progress()

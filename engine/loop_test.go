@@ -165,7 +165,7 @@ func TestAFullInboxBlocksItsSenders(t *testing.T) {
 		const n = 100
 		results := make(chan error, n)
 		for range n {
-			go func() { results <- ask(e, func(tx *Tx) error { _ = tx.Queues(); return nil }) }()
+			go func() { results <- ask(e, func(tx *Tx) error { _, err := tx.Queues(); return err }) }()
 		}
 		for range n {
 			if err := <-results; err != nil {

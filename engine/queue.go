@@ -2,8 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/internal/queueset"
@@ -223,16 +221,6 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	return nil
 }
 
-// Queues returns the names of all queues in order. The list is shared, by replies that
-// wait too, and must not be changed: however many ask for it, there is one.
-func (tx *Tx) Queues() []string {
-	c := tx.core
-	if c.queues.names == nil {
-		c.queues.names = slices.Sorted(maps.Keys(c.queues.byName))
-	}
-	return c.queues.names
-}
-
 // checkDLQ refuses a dead-letter queue that is missing or would make a chain.
 func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	if dlq == "" {
@@ -342,6 +330,9 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	if err != nil {
 		return err
 	}
+	if err := tx.afford(1); err != nil { // demandChanged may spend much
+		return err
+	}
 	if in {
 		q.set.PausedIn = paused
 	}
@@ -394,41 +385,4 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 		Name: name, Values: s.Values, DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
 		Topics: int64(len(q.topics)), Counts: q.counts(),
 	}, nil
-}
-
-// queueSet is all queues.
-type queueSet struct {
-	byName     map[string]*queue
-	byNumber   map[uint32]*queue
-	names      []string // in order; nil: to be built anew. Shared with replies: never changed
-	nextNumber uint32
-	deleted    []*queue // waiters of theirs have to be answered
-
-	sums          sums                // of all queues
-	deletedTotals totals              // of all queues that were deleted
-	totals        map[string]totals   // of the queues before a recovery, by name; nil: none is under way
-	pausedOut     map[*queue]struct{} // those whose deliveries are paused
-
-	versions     roster[scriptVersion] // the histories of all hooks, by age
-	versionBytes int                   // of their records
-
-	untimed
-}
-
-// reset keeps the totals, which recoverQueues takes over: they count since the start of the
-// broker, whatever has failed since.
-func (s *queueSet) reset() {
-	before := s.totals // else the last recovery has failed
-	if before == nil {
-		before = make(map[string]totals, len(s.byName))
-		for name, q := range s.byName {
-			before[name] = q.sum()
-		}
-	}
-	all := s.sums
-	all.reset()
-	*s = queueSet{
-		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
-		sums: all, deletedTotals: s.deletedTotals, totals: before,
-	}
 }

@@ -69,6 +69,9 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	if err := c.writableForNew(); err != nil {
 		return nil, err
 	}
+	if err := tx.afford(len(c.queues.byName)/queuesPerUnit + c.topics.bound/queuesPerUnit); err != nil {
+		return nil, err
+	}
 	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]hook.Hook{}, dead: map[string]storage.Queue{}}
 	if err := p.make(); err != nil {
 		return nil, err

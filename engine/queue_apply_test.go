@@ -73,7 +73,7 @@ func TestQueuesAreMadeToMatchASet(t *testing.T) {
 		}
 	}
 	step(dry, plan)
-	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[]" {
+	if names := fmt.Sprint(w.queueNames()); names != "[]" {
 		t.Errorf("a dry run made %s", names)
 	}
 	step(set, plan)
@@ -95,7 +95,7 @@ func TestQueuesAreMadeToMatchASet(t *testing.T) {
 	}
 	set.Force = true
 	step(set, "delete dead\ndelete mails")
-	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[logs orders orders.dlq]" {
+	if names := fmt.Sprint(w.queueNames()); names != "[logs orders orders.dlq]" {
 		t.Errorf("left are %s", names)
 	}
 }
@@ -147,13 +147,20 @@ func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, plan, err)
 		}
 	}
-	if names := fmt.Sprint((&Tx{core: w.core}).Queues()); names != "[old old.dlq]" {
+	if names := fmt.Sprint(w.queueNames()); names != "[old old.dlq]" {
 		t.Errorf("there are %s", names)
 	}
 }
 
 func toBind(topic, queue string, conditions ...Condition) TopicBinding {
 	return TopicBinding{topic, Binding{queue, conditions}}
+}
+
+// queueNames returns the names of all queues, in order.
+func (w *world) queueNames() (names []string) {
+	w.t.Helper()
+	w.must(func(tx *Tx) (err error) { names, err = tx.Queues(); return err })
+	return names
 }
 
 // shownBindings returns the bindings of all topics, one line for each.

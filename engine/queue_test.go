@@ -72,7 +72,7 @@ func TestANameOfFullLengthHasADeadLetterQueue(t *testing.T) {
 func TestTheNamesOfTheQueuesAreSharedAndFresh(t *testing.T) {
 	w := newWorld(t, nil)
 	names := func() (list []string) {
-		w.must(func(tx *Tx) error { list = tx.Queues(); return nil })
+		w.must(func(tx *Tx) (err error) { list, err = tx.Queues(); return err })
 		return list
 	}
 	w.queue("b", QueueOptions{NoDLQ: true})

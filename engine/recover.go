@@ -131,7 +131,7 @@ func (c *core) unparkAll() []*Task {
 func (c *core) waitingTasks() []*Task {
 	var all []*Task
 	seen := map[*Task]bool{}
-	for _, name := range (&Tx{core: c}).Queues() {
+	for _, name := range c.queueNames() {
 		for n := c.queues.byName[name].waiters.first; n != nil; n = n.next {
 			if t := n.wait.task; !seen[t] {
 				seen[t] = true

@@ -365,12 +365,12 @@ type settingsMove struct {
 }
 
 // moveSettings writes the key settings of a queue under its next number, before a purge. It
-// returns ErrWouldBlock if it continues in a later turn. It does nothing for few settings or in
-// a transaction, which must not wait: renumber then writes them at once.
+// returns ErrWouldBlock if it continues in a later turn. It leaves few settings, and those that a
+// transaction affords, which must not wait, to renumber, which writes them at once.
 func (tx *Tx) moveSettings(q *queue) error {
 	c := tx.core
-	if tx.atomic || q.moving == nil && len(q.settings) <= c.tasks.budget.part(32) {
-		return nil // renumber writes them
+	if few := q.moving == nil && len(q.settings) <= c.tasks.budget.part(32); tx.atomic || few {
+		return tx.afford(len(q.settings)) // renumber writes them
 	}
 	if q.moving == nil {
 		q.moving = &settingsMove{task: tx.task, no: c.newNumber(), it: reflect.ValueOf(q.settings).MapRange()}

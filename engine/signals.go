@@ -343,16 +343,19 @@ func (tx *Tx) Signals(req *Signals) ([]SignalInfo, error) {
 }
 
 // ListSignals returns a page of the signals whose subjects match, in the order of creation, like
-// Throttles.
-func (tx *Tx) ListSignals(cursor uint64, count int, match func(subject string) bool) (next uint64, list []SignalInfo) {
+// Throttles. Its only refusal is that of a transaction that has looked at too much.
+func (tx *Tx) ListSignals(cursor uint64, count int, match func(subject string) bool) (next uint64, list []SignalInfo, err error) {
 	c := tx.core
+	if err := tx.afford(1); err != nil {
+		return 0, nil, err
+	}
 	next = c.signals.pairs.Page(cursor, count, func(p *signals.Pair) {
 		c.spend(1)
 		if match(p.Subject()) {
 			list = append(list, c.signals.pairs.Info(p, c.now))
 		}
 	})
-	return next, list
+	return next, list, nil
 }
 
 // DeleteSignals removes a signal, or all signals of a subject if the name is empty, and returns how
@@ -370,12 +373,19 @@ func (tx *Tx) DeleteSignals(subject, name string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if tx.atomic && name == "" {
+		for range c.signals.pairs.Of(subject, "") { // it must not stop in the middle
+			if !tx.more() {
+				return 0, tx.yield()
+			}
+		}
+	}
 	for {
 		p := c.signals.pairs.First(subject, name)
 		if p == nil {
 			break
 		}
-		if !tx.more() {
+		if !tx.atomic && !tx.more() {
 			return 0, tx.yieldAt(done)
 		}
 		c.signals.pairs.Remove(p)

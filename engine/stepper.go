@@ -41,6 +41,7 @@ type Stepper struct {
 	unconfirmed []*Task // concluded, waiting for Config.Confirm
 	handed      bool    // the batch of flight was handed to the store, which has not answered
 	halted      error   // why Halt was called; nil: it was not
+	largest     int     // see LargestTurn
 }
 
 // NewStepper returns a stepper with an engine that has recovered from the store, counted its
@@ -67,6 +68,13 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 
 // Now returns the stepper's time.
 func (s *Stepper) Now() time.Time { return s.now }
+
+// LargestTurn returns the units of work of the largest turn since it was called last.
+func (s *Stepper) LargestTurn() int {
+	n := s.largest
+	s.largest = 0
+	return n
+}
 
 // Elapsed is Engine.Elapsed.
 func (s *Stepper) Elapsed() time.Duration { return s.now.Sub(s.start) }
@@ -190,6 +198,7 @@ func (s *Stepper) Do(tasks ...*Task) {
 // turn runs a turn and releases its early replies.
 func (s *Stepper) turn(tasks []*Task) {
 	s.core.turn(s.now, tasks)
+	s.largest = max(s.largest, s.core.tasks.budget.spent)
 	if early := s.core.takeEarly(nil); s.core.cfg.Confirm == nil {
 		s.release(early)
 	} else {

@@ -270,7 +270,7 @@ func (cl *Client) Waits() bool { return cl.waits.Load() }
 //     the commit of its batch, and the duration of a commit follows the weight of the batch:
 //     its bytes plus recordWeight for each record.
 //
-// The calls of a transaction (Exec) are in one batch. They spend units, but never yield.
+// The calls of a transaction are in one batch. They spend units, but never yield (transactionWork).
 type budget struct {
 	turn  int // units of a turn: turnUnits; tests set other values
 	left  int // units left in the current step; negative if a unit of work was larger

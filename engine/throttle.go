@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"time"
 
 	"github.com/faisca/fila/internal/adaptive"
 	"github.com/faisca/fila/storage"
@@ -326,9 +325,14 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if err != nil {
 		return err
 	}
+	t := c.throttles.byName[key]
+	if t != nil && t.set.ByCost != set.ByCost {
+		if err := tx.afford(1 + len(t.entries)/entriesPerUnit); err != nil { // restartTurns
+			return err
+		}
+	}
 	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key), set.Append(nil))
 	c.out.sync = true
-	t := c.throttles.byName[key]
 	if t == nil {
 		t = c.addThrottle(key, set)
 		t.inUse = c.takeUnset(key)
@@ -348,6 +352,9 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	c.notify(t)
 	return nil
 }
+
+// entriesPerUnit is the number of queues in the line of a throttle that a unit of work pays for.
+const entriesPerUnit = 8
 
 // restartTurns makes it the turn of all queues, because a turn has another length from now on.
 func (t *throttle) restartTurns() {
@@ -378,72 +385,4 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.notify(t)
 	c.reclassifyAll()
 	return true, nil
-}
-
-// ThrottleInfo describes a throttle at one moment. Counters begin at zero when the throttle is
-// created in memory: by SetThrottle or at a start.
-type ThrottleInfo struct {
-	Key                string
-	Rate               float64       // tokens per second; 0: not limited
-	Burst, Concurrency uint64        // capacity of the bucket, live leases; 0: not limited
-	ByCost             bool          // a delivery takes the cost of its message in tokens, else one
-	Tokens             float64       // in the bucket now; below 0: the debt of a message that took more than Burst
-	InUse              int64         // live leases that name the key
-	Waiting            int64         // fairness keys, not paused, whose next message it does not admit now
-	Admitted, Refused  uint64        // deliveries that it admitted; times that it stopped a class of keys
-	Waited             time.Duration // sum over keys
-	NextAt             time.Time     // when the bucket will suffice for the message that is next, if keys wait for tokens; else zero
-	Min                uint64        // the least that an adaptive throttle allows; 0: it is not adaptive
-	Limit              float64       // what it allows now: the whole part is live leases; 0: it is not adaptive
-	Cuts               uint64        // failures that have cut Limit
-}
-
-// throttleInfo describes a throttle in time proportional to the number of paused queues.
-func (c *core) throttleInfo(t *throttle) ThrottleInfo {
-	now := c.now
-	t.countWaiting(now, 0)
-	i := ThrottleInfo{
-		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
-		Tokens: t.level(now), InUse: t.inUse, Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
-	}
-	if l := t.adaptive; l != nil {
-		i.Min, i.Limit, i.Cuts = t.set.AdaptiveMin, l.Value(), l.Cuts()
-	}
-	if i.Tokens > -tokenSlack {
-		i.Tokens = max(i.Tokens, 0)
-	}
-	next := t.nextNeed()
-	if !t.admits(now, next) {
-		i.Waiting = t.keys
-		for q := range c.queues.pausedOut { // paused keys are in no class and not counted anyway
-			if e := t.entries[q]; e != nil {
-				i.Waiting -= e.keys
-			}
-		}
-	}
-	if i.Waiting > 0 && !t.holds(now, t.required(next)) {
-		i.NextAt = time.Unix(0, t.holdsAt(now, t.required(next)+t.reserved))
-	}
-	return i
-}
-
-// Throttle describes the throttle of a key. ok is false if the key has no setting.
-func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
-	t := tx.core.throttles.byName[key]
-	if t == nil {
-		return ThrottleInfo{}, false
-	}
-	return tx.core.throttleInfo(t), true
-}
-
-// Throttles returns a page of the throttles whose keys match, in the order of creation. It
-// looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
-// first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
-func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
-	next = tx.core.throttles.list.walk(cursor, count, func(t *throttle) {
-		if match(t.name) {
-			list = append(list, tx.core.throttleInfo(t))
-		}
-	})
-	return next, list
 }

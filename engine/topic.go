@@ -220,6 +220,9 @@ func (tx *Tx) Bind(topic string, b Binding) (added bool, err error) {
 	if err := c.cfg.Limits.checkBinding(&b); err != nil {
 		return false, err
 	}
+	if err := tx.afford(1 + c.topics.count(topic)/bindingsPerUnit); err != nil {
+		return false, err
+	}
 	if _, found := c.topics.binding(topic, q.name); found {
 		c.bind(topic, b)
 		return false, nil
@@ -230,6 +233,9 @@ func (tx *Tx) Bind(topic string, b Binding) (added bool, err error) {
 	c.bind(topic, b)
 	return true, nil
 }
+
+// bindingsPerUnit is the number of bindings that a unit of work pays for when they are copied.
+const bindingsPerUnit = 64
 
 // checkBindingCount refuses one more binding of a topic that has so many, and all have total.
 func checkBindingCount(topic string, ofTopic, total int) error {
@@ -285,6 +291,9 @@ func (tx *Tx) Unbind(topic, queue string) (bool, error) {
 	if _, found := t.bindings.find(queue); !found {
 		return false, nil
 	}
+	if err := tx.afford(1 + len(t.bindings.all())/bindingsPerUnit); err != nil {
+		return false, err
+	}
 	c.unbind(t, c.queues.byName[queue])
 	return true, nil
 }
@@ -311,7 +320,9 @@ func (c *core) leaveTopics(q *queue) {
 	names := q.topics
 	q.topics = nil // at once: there may be many
 	for _, name := range names {
-		c.unbind(c.topics.byName[name], q)
+		t := c.topics.byName[name]
+		c.spend(1 + len(t.bindings.all())/bindingsPerUnit)
+		c.unbind(t, q)
 	}
 }
 

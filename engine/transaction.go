@@ -24,7 +24,7 @@ type Preflighter interface {
 // No call waits for messages: a lease that would block returns none. Reads and decisions
 // are obtained by preflight, before the first call is applied.
 func (tx *Tx) Exec(calls []Call, errs []error) error {
-	tx.atomic = true
+	tx.atomic, tx.work.left = true, tx.core.tasks.budget.turn+len(calls)
 	tx.task.shown = 0
 	for _, call := range calls {
 		if f, ok := call.(Preflighter); ok && tx.core.health.failed == nil {
@@ -34,7 +34,9 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 		}
 	}
 	for i, call := range calls {
+		tx.work.begin(tx.core)
 		err := call.Apply(tx)
+		tx.work.end(tx.core)
 		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
 			err = errWaits
 		}
@@ -65,6 +67,39 @@ func (b *preflight) nack(id ID) {
 	}
 	b.nacks[id]++
 }
+
+// transactionWork bounds what a transaction does, since none of it is done in slices. What its
+// arguments name and what it leases is bounded when it is queued. A call that looks at more than
+// that (at all keys or queues, for instance) asks first, by Tx.more or Tx.afford. All such calls
+// of a transaction have as many units as a turn, and one for each command: a call beyond that is
+// refused and changes nothing.
+type transactionWork struct {
+	left  int  // units before the present call
+	from  int  // budget.spent when it began
+	looks bool // it has asked, so all of its units count
+}
+
+func (w *transactionWork) begin(c *core) { w.from, w.looks = c.tasks.budget.spent, false }
+
+func (w *transactionWork) end(c *core) {
+	if w.looks {
+		w.left -= c.tasks.budget.spent - w.from
+	}
+}
+
+// afford takes units for work that is done in one piece. In a transaction it refuses the call if
+// the transaction has not so many left.
+func (tx *Tx) afford(units int) error {
+	c, w := tx.core, &tx.work
+	if w.looks = true; tx.atomic && w.left-(c.tasks.budget.spent-w.from) < units {
+		return errTransactionWork
+	}
+	c.spend(units)
+	return nil
+}
+
+// errTransactionWork refuses a call whose transaction has used up its work.
+var errTransactionWork = fmt.Errorf("%w: the commands of this transaction look at too many keys, queues or leases in one piece, do this one on its own", ErrTooBig)
 
 // errTransaction is wrapped by errors that refuse a transaction as a whole.
 var errTransaction = errors.New("make it several transactions")
@@ -137,13 +172,18 @@ func (tx *Tx) keepHeld(queue string, receipts []Receipt) error {
 
 // keepAll is keep for all messages of a queue.
 func (tx *Tx) keepAll(queue string) error {
-	tx.core.spend(len(tx.delivered.ids) / deliveriesPerUnit)
+	if err := tx.afford(len(tx.delivered.ids) / deliveriesPerUnit); err != nil {
+		return err
+	}
 	return tx.keep(queue, tx.delivered.ids...)
 }
 
 // deliveriesPerUnit is the number of deliveries that a unit of work pays for when they are only
 // inspected.
 const deliveriesPerUnit = 16
+
+// readUnits is the work of reading a record in the turn.
+const readUnits = 16
 
 // load is keep for one delivery.
 func (tx *Tx) load(d delivered) error {
@@ -158,7 +198,9 @@ func (tx *Tx) load(d delivered) error {
 		if tx.task.shown += len(b); tx.task.shown > tx.core.cfg.ReplyBytes {
 			return fmt.Errorf("%w: the messages that the transaction leases and removes have more than %d bytes, make it several", ErrTooBig, tx.core.cfg.ReplyBytes)
 		}
-		tx.core.spend(1 + len(b)/unitBytes)
+		if err := tx.afford(readUnits + len(b)/unitBytes); err != nil {
+			return err
+		}
 		d.record = b
 	}
 	d.Kept = true

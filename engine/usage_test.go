@@ -40,9 +40,9 @@ func TestScanningSeesEveryQueueOnceWhileOthersComeAndGo(t *testing.T) {
 	var seen []string
 	for cursor, pages := uint64(0), 0; ; pages++ {
 		var page []string
-		do(func(tx *Tx) error {
-			cursor, page = tx.ScanQueues(cursor, 7, func(name string) bool { return name[0] == 's' })
-			return nil
+		do(func(tx *Tx) (err error) {
+			cursor, page, err = tx.ScanQueues(cursor, 7, func(name string) bool { return name[0] == 's' })
+			return err
 		})
 		seen = append(seen, page...)
 		if cursor == 0 {
@@ -67,9 +67,9 @@ func TestAPageOfQueuesPassesABoundedGap(t *testing.T) {
 	var seen []string
 	for cursor := uint64(0); ; {
 		var page []string
-		s.Do(&Task{Call: usage(func(tx *Tx) error {
-			cursor, page = tx.ScanQueues(cursor, 10, func(string) bool { return true })
-			return nil
+		s.Do(&Task{Call: usage(func(tx *Tx) (err error) {
+			cursor, page, err = tx.ScanQueues(cursor, 10, func(string) bool { return true })
+			return err
 		})})
 		pages++
 		seen = append(seen, page...)

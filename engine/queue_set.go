@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// queueSet is all queues.
+type queueSet struct {
+	byName     map[string]*queue
+	byNumber   map[uint32]*queue
+	names      []string // in order; nil: to be built anew. Shared with replies: never changed
+	nextNumber uint32
+	deleted    []*queue // waiters of theirs have to be answered
+
+	sums          sums                // of all queues
+	deletedTotals totals              // of all queues that were deleted
+	totals        map[string]totals   // of the queues before a recovery, by name; nil: none is under way
+	pausedOut     map[*queue]struct{} // those whose deliveries are paused
+
+	versions     roster[scriptVersion] // the histories of all hooks, by age
+	versionBytes int                   // of their records
+
+	untimed
+}
+
+// reset keeps the totals, which recoverQueues takes over: they count since the start of the
+// broker, whatever has failed since.
+func (s *queueSet) reset() {
+	before := s.totals // else the last recovery has failed
+	if before == nil {
+		before = make(map[string]totals, len(s.byName))
+		for name, q := range s.byName {
+			before[name] = q.sum()
+		}
+	}
+	all := s.sums
+	all.reset()
+	*s = queueSet{
+		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
+		sums: all, deletedTotals: s.deletedTotals, totals: before,
+	}
+}
+
+// Queues returns the names of all queues in order. The list is shared, by replies that
+// wait too, and must not be changed: however many ask for it, there is one. Its only refusal
+// is that of a transaction that has looked at too much.
+func (tx *Tx) Queues() ([]string, error) {
+	c := tx.core
+	if c.queues.names == nil {
+		if err := tx.afford(len(c.queues.byName) / queuesPerUnit); err != nil {
+			return nil, err
+		}
+	}
+	return c.queueNames(), nil
+}
+
+// queueNames is Queues for the engine itself.
+func (c *core) queueNames() []string {
+	if c.queues.names == nil {
+		c.queues.names = slices.Sorted(maps.Keys(c.queues.byName))
+	}
+	return c.queues.names
+}
+
+// queuesPerUnit is the number of queues that a unit of work pays for when they are sorted, or
+// compared with a definition.
+const queuesPerUnit = 8
+
+// ScanQueues returns the names of queues that match, in the order of their creation, and the
+// cursor of the next page, 0 at the end; the first page has cursor 0. Recovery does not change
+// the order, so a cursor is valid across restarts. A page has at most count names. It may have
+// fewer, or none, before the end: it passes a bounded number of gaps that deleted queues have
+// left. Its only refusal is that of a transaction that has looked at too much.
+func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (next uint64, names []string, err error) {
+	c := tx.core
+	const gaps = 4096
+	if err := tx.afford(1); err != nil {
+		return 0, nil, err
+	}
+	most := count + gaps
+	steps := most
+	defer func() { c.spend((most - steps) / gapsPerUnit) }()
+	for ; cursor < uint64(c.queues.nextNumber); cursor++ {
+		if count <= 0 || steps <= 0 {
+			return cursor, names, nil
+		}
+		steps--
+		if q := c.queues.byNumber[uint32(min(cursor, math.MaxUint32))]; q != nil {
+			count--
+			if match(q.name) {
+				names = append(names, q.name)
+			}
+		}
+	}
+	return 0, names, nil
+}
+
+// HasQueue reports whether a queue of that name exists.
+func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
