@@ -45,7 +45,7 @@ func queueOptions() []Arg {
 
 func queueCreate() Spec {
 	return Spec{
-		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with DLQ where N is the number of queues", Returns: "status",
+		Name: "CREATE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of queues", Returns: "status",
 		Summary: "Makes a queue, and a dead-letter queue <name>.dlq unless DLQ or NODLQ says otherwise. A queue that DLQ names gives up the <name>.dlq that it got itself, unless it has been used: then it is refused. " +
 			"With IFNOTEXISTS an existing queue is left as it is, whatever the other options say, and the reply is OK.",
 		Flags: []string{"write", "denyoom"},
@@ -80,7 +80,7 @@ func filledByCreate(in *input) []string {
 
 func queueAlter() Spec {
 	return Spec{
-		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(1); O(N) with another DLQ where N is the number of queues", Returns: "status",
+		Name: "ALTER", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of queues", Returns: "status",
 		Summary: "Changes the settings of a queue that are given and leaves the others.",
 		Flags:   []string{"write", "denyoom"},
 		ACL:     []string{"admin"},
@@ -139,7 +139,7 @@ func (plainOK) Render(_ *Handler, w *resp.Writer) error {
 
 func queueDelete() Spec {
 	return Spec{
-		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues; fairness keys, leases and messages in memory are reclaimed in slices",
+		Name: "DELETE", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of queues; fairness keys, leases and messages in memory are reclaimed in slices",
 		Returns: "status",
 		Summary: "Deletes a queue. A queue with messages needs FORCE. Its dead-letter queue is kept.",
 		Flags:   []string{"write"},

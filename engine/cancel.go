@@ -382,6 +382,7 @@ func (c *core) purge(q *queue, by *Task) {
 // recognised by their number. Keys and leases become detached and are reclaimed in
 // portions, see removal.go.
 func (c *core) detachAll(q *queue) {
+	c.spend(8) // the store deletes a range of each family
 	q.purgedUpTo, q.purgedAt = q.roster.last, c.now
 	c.unreserveQueue(q)
 	q.scheduler.detached = true

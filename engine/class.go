@@ -292,27 +292,29 @@ func (s *flow) appendSignature(dst []byte) []byte {
 // reclassifyAll starts to move keys to other classes after a throttle has been set for the
 // first time or deleted, or a queue has become a dead-letter queue. reclassifySlice does the work.
 func (c *core) reclassifyAll() {
-	c.throttles.version++
-	c.throttles.stale, c.throttles.staleFrom = c.throttles.stale[:0], 0
-	for _, name := range c.queueNames() {
-		c.throttles.stale = append(c.throttles.stale, c.queues.byName[name])
-	}
+	t := &c.throttles
+	t.version, t.stale, t.staleEnd, t.staleFrom = t.version+1, 0, c.queues.nextNumber, 0
 }
 
 // reclassifySlice moves keys to the classes that their next messages belong to now, a bounded
 // number in each turn. It need not be complete before the next delivery: pick moves a key that
 // comes up first.
 func (c *core) reclassifySlice() {
-	for len(c.throttles.stale) > 0 && c.detached.reclaimed < c.detached.max {
-		c.throttles.staleFrom = c.throttles.stale[0].roster.walk(c.throttles.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
-			c.detached.reclaimed++
-			if k.class != nil && len(k.window) > 0 && c.classOf(k.queue, k.window[0]) != k.class {
-				c.settle(k)
+	t := &c.throttles
+	for t.stale < t.staleEnd && c.detached.reclaimed < c.detached.max {
+		if q := c.queues.byNumber[t.stale]; q != nil { // else it was deleted, or purged since
+			t.staleFrom = q.roster.walk(t.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
+				c.detached.reclaimed++
+				if k.class != nil && len(k.window) > 0 && c.classOf(k.queue, k.window[0]) != k.class {
+					c.settle(k)
+				}
+			})
+			if t.staleFrom != 0 {
+				return
 			}
-		})
-		if c.throttles.staleFrom == 0 {
-			c.throttles.stale = c.throttles.stale[1:]
 		}
+		c.detached.reclaimed++
+		t.stale, t.staleFrom = t.stale+1, 0
 	}
 }
 

@@ -222,3 +222,64 @@ func TestTheWorkOfFiguresDoesNotGrowWithTheQueues(t *testing.T) {
 		}
 	}
 }
+
+// What operators do to queues costs the same with many of them, and what it sets off is done in portions.
+func TestTheWorkOnAQueueDoesNotGrowWithTheQueues(t *testing.T) {
+	const few, many = 100, 20_000
+	dlq := "q0"
+	calls := map[string]func(w *world, i int) func(tx *Tx) error{
+		"CREATE DLQ": func(_ *world, i int) func(tx *Tx) error {
+			return func(tx *Tx) error { return tx.CreateQueue(fmt.Sprint("new", i), QueueOptions{DLQ: &dlq}) }
+		},
+		"CREATE, of a dead-letter queue": func(w *world, i int) func(tx *Tx) error {
+			name := fmt.Sprint("dead", i)
+			w.queue(name, QueueOptions{NoDLQ: true})
+			return func(tx *Tx) error { return tx.CreateQueue(fmt.Sprint("other", i), QueueOptions{DLQ: &name}) }
+		},
+		"ALTER DLQ": func(_ *world, i int) func(tx *Tx) error {
+			return func(tx *Tx) error { return tx.AlterQueue(fmt.Sprint("q", i+1), QueueOptions{DLQ: &dlq}) }
+		},
+		"DELETE": func(_ *world, i int) func(tx *Tx) error {
+			return func(tx *Tx) error { return tx.DeleteQueue(fmt.Sprint("q", i+50), true) }
+		},
+		"THROTTLE SET, the first": func(_ *world, i int) func(tx *Tx) error {
+			return func(tx *Tx) error {
+				return tx.SetThrottle(fmt.Sprint("t", i), ThrottleOptions{Concurrency: new(uint64(1))})
+			}
+		},
+	}
+	worlds := map[int]*world{}
+	for _, n := range []int{few, many} {
+		w := newWorld(t, nil)
+		for i := range n {
+			w.queue(fmt.Sprint("q", i), QueueOptions{NoDLQ: true})
+		}
+		worlds[n] = w
+	}
+	for name, call := range calls {
+		var took [2]time.Duration
+		for i, n := range []int{few, many} {
+			w := worlds[n]
+			w.Do()
+			for run := range 20 {
+				task := &Task{Call: callFunc(call(w, run))}
+				w.Do()
+				began := time.Now()
+				w.tick(task)
+				if once := time.Since(began); run == 0 || once < took[i] {
+					took[i] = once
+				}
+				if spent := w.core.tasks.budget.spent; spent > unitsMax {
+					t.Errorf("%s: a turn is %d units with %d queues", name, spent, n)
+				}
+				if w.Do(); task.Err() != nil {
+					t.Fatal(task.Err())
+				}
+			}
+		}
+		t.Logf("%s: %v with %d queues, %v with %d", name, took[0], few, took[1], many)
+		if ratio := float64(took[1]) / float64(took[0]); !testing.Short() && ratio > many/few/4 {
+			t.Errorf("%s takes %.0f times as long with %d times the queues", name, ratio, many/few)
+		}
+	}
+}

@@ -29,7 +29,11 @@ func (c *core) check() error {
 
 // check verifies that queues are found by name and by number (1), and their parts.
 func (s *queueSet) check(c *core, bad report) {
+	named := 0
 	for name, q := range s.byName {
+		if q.set.DLQ != "" {
+			named++
+		}
 		if q.name != name || s.byNumber[q.no] != q {
 			bad(1, "queue %q is not where it should be", name)
 		}
@@ -41,6 +45,17 @@ func (s *queueSet) check(c *core, bad report) {
 		if err := q.idle.busiest.check(q); err != nil && !c.reclaiming(q) {
 			bad(26, "queue %q: %v", name, err)
 		}
+	}
+	for dlq, l := range s.byDLQ {
+		for q := l.head(); q != nil; q = q.next {
+			if s.byName[q.name] != q || q.set.DLQ != dlq {
+				bad(1, "queue %q is listed for the dead-letter queue %q", q.name, dlq)
+			}
+			named--
+		}
+	}
+	if named != 0 {
+		bad(1, "%d queues are not listed for their dead-letter queues", named)
 	}
 	s.checkHistories(bad)
 	s.sums.check(c, bad)

@@ -10,6 +10,8 @@ import (
 
 // queue is one queue: its settings, its keys, and the consumers that wait for it.
 type queue struct {
+	links[queue] // among the queues with the same dead-letter queue, see queueSet.byDLQ
+
 	name string
 	no   uint32 // names the queue in keys of the store; never used again
 	set  storage.Queue
@@ -190,7 +192,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 		c.queues.sums.moveMessages(q)
 		c.reclassifyAll()
 	}
-	q.set = set
+	c.queues.set(q, set)
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
 	c.renewGenerations(q)
@@ -208,10 +210,8 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if !force && (q.total != 0 || !q.counted && q.keys.n > 0) {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
-	for _, other := range c.queues.byName {
-		if other != q && other.set.DLQ == name {
-			return fmt.Errorf("%w: %q is the dead-letter queue of %q, alter or delete that one first", ErrInvalid, name, other.name)
-		}
+	if other := c.queues.byDLQ[name].head(); other != nil {
+		return fmt.Errorf("%w: %q is the dead-letter queue of %q, alter or delete that one first", ErrInvalid, name, other.name)
 	}
 	if err := tx.keepAll(name); err != nil {
 		return err
@@ -236,10 +236,8 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	if err := d.canBecomeDLQ(); err != nil {
 		return err
 	}
-	for _, other := range c.queues.byName {
-		if other.set.DLQ == name {
-			return fmt.Errorf("%w: %q is the dead-letter queue of %q and has none of its own", ErrInvalid, name, other.name)
-		}
+	if other := c.queues.byDLQ[name].head(); other != nil {
+		return fmt.Errorf("%w: %q is the dead-letter queue of %q and has none of its own", ErrInvalid, name, other.name)
 	}
 	return nil
 }
@@ -263,7 +261,8 @@ func (c *core) newNumber() uint32 {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, set: set, settings: map[string]storage.Key{}}
+	q := &queue{name: name, no: set.Number, settings: map[string]storage.Key{}}
+	c.queues.set(q, set)
 	q.scheduler = newScheduler(q, c.cfg.Quantum)
 	c.listPaused(q)
 	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
@@ -291,6 +290,7 @@ func (c *core) removeQueue(q *queue) {
 	c.out.batch.Delete(storage.Queues, []byte(q.name))
 	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
 	delete(c.queues.byName, q.name)
+	c.queues.leaveDLQ(q)
 	delete(c.queues.pausedOut, q)
 	c.queues.names = nil
 	c.queues.deletedTotals.add(&q.totals)

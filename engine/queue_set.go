@@ -4,13 +4,16 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/faisca/fila/storage"
 )
 
 // queueSet is all queues.
 type queueSet struct {
 	byName     map[string]*queue
 	byNumber   map[uint32]*queue
-	names      []string // in order; nil: to be built anew. Shared with replies: never changed
+	byDLQ      map[string]*list[queue, *queue] // those that name a dead-letter queue, by its name
+	names      []string                        // in order; nil: to be built anew. Shared with replies: never changed
 	nextNumber uint32
 	deleted    []*queue // waiters of theirs have to be answered
 
@@ -38,9 +41,35 @@ func (s *queueSet) reset() {
 	all := s.sums
 	all.reset()
 	*s = queueSet{
-		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
+		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, byDLQ: map[string]*list[queue, *queue]{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
 		sums: all, deletedTotals: s.deletedTotals, totals: before,
 	}
+}
+
+// set gives a queue its settings, and keeps byDLQ.
+func (s *queueSet) set(q *queue, set storage.Queue) {
+	if set.DLQ != q.set.DLQ {
+		s.leaveDLQ(q)
+		if set.DLQ != "" {
+			l := s.byDLQ[set.DLQ]
+			if l == nil {
+				l = &list[queue, *queue]{}
+				s.byDLQ[set.DLQ] = l
+			}
+			l.pushBack(q)
+		}
+	}
+	q.set = set
+}
+
+// leaveDLQ makes a queue one without a dead-letter queue.
+func (s *queueSet) leaveDLQ(q *queue) {
+	if l := s.byDLQ[q.set.DLQ]; l != nil {
+		if l.remove(q); l.head() == nil {
+			delete(s.byDLQ, q.set.DLQ)
+		}
+	}
+	q.set.DLQ = ""
 }
 
 // Queues returns the names of all queues in order. The list is shared, by replies that

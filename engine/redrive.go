@@ -363,7 +363,9 @@ func makeDLQ(set *storage.Queue) {
 func (c *core) markDLQ(dlq string) {
 	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
 		c.queues.sums.moveMessages(q)
-		makeDLQ(&q.set)
+		set := q.set
+		makeDLQ(&set)
+		c.queues.set(q, set)
 		c.putQueue(q)
 		c.reclassifyAll()
 	}

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
@@ -255,4 +256,35 @@ func TestATrimmedIndexKeepsTheEarliestEntries(t *testing.T) {
 		}
 		got += len(w.leaseAll())
 	}
+}
+
+// The budget of a turn holds across the commands of a pipeline: a deletion is counted as what it costs
+// the store, so a client that deletes very many queues has a few dozen in a turn.
+func TestAPipelineOfDeletionsYieldsToOtherClients(t *testing.T) {
+	const n = 500
+	w := newWorld(t, nil)
+	cl := NewClient(1, func() {})
+	tasks := make([]*Task, n)
+	for i := range tasks {
+		name := fmt.Sprint("q", i)
+		w.queue(name, QueueOptions{NoDLQ: true})
+		tasks[i] = &Task{Client: cl, Call: deletionOf(name).Call}
+	}
+	w.Do()
+	other := NewClient(2, func() {})
+	var asked []*Task
+	for turn, left := 0, n; left > 0; turn++ {
+		if turn > 2 && !asked[turn-3].Done() {
+			t.Fatalf("turn %d: another client has waited for three turns", turn)
+		}
+		asked = append(asked, &Task{Client: other, Call: callFunc(func(*Tx) error { return nil })})
+		w.tick(slices.Concat(tasks, asked[turn:])...)
+		tasks = nil
+		now := len(w.core.queues.byName)
+		if gone := left - now; gone > w.core.tasks.budget.share()/8+1 {
+			t.Fatalf("turn %d has deleted %d queues", turn, gone)
+		}
+		left = now
+	}
+	w.Do()
 }

@@ -361,7 +361,7 @@ func (c *core) pending() bool {
 
 // hasUnfinished reports whether this turn has left work to the next one.
 func (c *core) hasUnfinished() bool {
-	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || len(c.throttles.stale) > 0 || c.unfinishedDrain()
+	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || c.throttles.stale < c.throttles.staleEnd || c.unfinishedDrain()
 }
 
 // resumeYielded continues tasks that have yielded, each at most once in a turn. A task that

@@ -30,8 +30,8 @@ type throttleTable struct {
 
 	recent []*throttleSet // of keys that came not long ago, recentSets slots by the hash of the key
 
-	stale     []*queue // queues whose keys may be in classes of an older version, see reclassifySlice
-	staleFrom uint64   // cursor in the keys of the first stale queue
+	stale, staleEnd uint32 // queues from one number to the other may have keys in older classes, see reclassifySlice
+	staleFrom       uint64 // cursor in the keys of the first of them
 }
 
 // recentSets is how many throttle sets are remembered of keys that may have been forgotten.
@@ -40,7 +40,7 @@ const recentSets = 4096
 // reset forgets all throttles. The version and the order keep growing, so nothing that refers
 // to the old throttles is taken for current.
 func (s *throttleTable) reset() {
-	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, recent: make([]*throttleSet, recentSets), version: s.version + 1, waking: s.waking, order: s.order, afterCut: s.afterCut, staleFrom: s.staleFrom}
+	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, recent: make([]*throttleSet, recentSets), version: s.version + 1, waking: s.waking, order: s.order, afterCut: s.afterCut}
 }
 
 // next is the time of the first timer of a throttle.
