@@ -188,7 +188,7 @@ func budgetGet() Spec {
 		Summary: "Returns the settings and sums of a budget; nil if there is none.",
 		Flags:   []string{"readonly"},
 		Reply: "A map: " + budgetFields(&engine.BudgetInfo{}).names() + ". balance is credited less spent, reserved what live leases hold, available the balance less that. " +
-			"waiting are fairness keys that have come up and that it did not cover, see docs/explanation/budgets.md. low, refill, every, zone, max and next_at are nil if not set; next_at is the next tick of the refill.",
+			"waiting are fairness keys that have come up and that it did not cover, see docs/explanation/budgets.md. low, refill, every, zone, max and next_at are nil if not set; next_at is the next tick of the refill, nil too where refill_error says why there is none: its zone is gone.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.BUDGET GET acme", "(nil)"},
@@ -248,6 +248,7 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	f.at("next_at", b.NextAt)
 	f.number("waiting", b.Waiting)
 	f.at("created_at", b.CreatedAt)
+	f.optional("refill_error", b.RefillError)
 	return f
 }
 

@@ -298,7 +298,8 @@ type BudgetInfo struct {
 	Refuse, Detail     bool
 	Refill, Max        int64 // 0: there is no refill
 	Expression, Zone   string
-	NextAt             time.Time // of the refill; zero: there is none
+	NextAt             time.Time // of the refill; zero: there is none, or RefillError
+	RefillError        string    // why the refill has no next tick; "": nothing is wrong
 	Waiting            int64     // fairness keys that have come up and were not covered
 	CreatedAt          time.Time
 }
@@ -317,6 +318,10 @@ func (a *account) info() BudgetInfo {
 	}
 	if t := a.calendar.Load(); t != nil {
 		i.Expression, i.Zone = t.Expression, t.TimeZone
+		if t.Schedule() == nil {
+			i.RefillError = "invalid expression or zone; set the refill again"
+			return i
+		}
 	}
 	if s.NextAt != 0 {
 		i.NextAt = unix(s.NextAt)

@@ -431,7 +431,7 @@ func (c *core) recoverAccounts() error {
 		a.sums = credit.Account{Credited: rec.Credited, Spent: rec.Spent, Debt: rec.Debt, Refill: credit.Refill{Amount: rec.Refill, Max: rec.RefillMax}, NextAt: rec.NextAt}
 		if rec.Refill > 0 {
 			a.calendar.Store(s.calendars.Take(credit.Ticks{Expression: rec.Expression, TimeZone: rec.Zone}, func() *schedule.Schedule {
-				ticks, err := schedule.Parse(rec.Expression, rec.Zone)
+				ticks, err := schedule.Stored(rec.Expression, rec.Zone)
 				if err != nil {
 					c.cfg.Log.Error().Err(err).Str("budget", a.name).Msg("refill disabled: invalid schedule, set the budget again")
 				}

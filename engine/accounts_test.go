@@ -408,3 +408,24 @@ func TestAKeyThatComesBackFindsItsThrottleSet(t *testing.T) {
 	cycle()
 	w.sums("acme", 100, 2, 0)
 }
+
+// A refill whose zone is gone has no next tick, and says why.
+func TestARefillWhoseZoneIsGoneSaysSo(t *testing.T) {
+	store := storage.NewMemory()
+	var b storage.Batch
+	for name, expression := range map[string]string{"daily": "@daily", "interval": "@every 1h"} {
+		rec := storage.Budget{Made: 1, CreatedAt: 1, Refill: 5, RefillMax: 5, NextAt: 1_700_003_600_000_000_000, Expression: expression, Zone: "Gone/Zone"}
+		b.Put(storage.Budgets, []byte(name), rec.Append(nil))
+	}
+	if err := store.Commit(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	for name, gone := range map[string]bool{"daily": true, "interval": false} {
+		var info BudgetInfo
+		w.must(func(tx *Tx) error { info, _ = tx.Budget(name); return nil })
+		if info.NextAt.IsZero() != gone || (info.RefillError != "") != gone {
+			t.Errorf("%s: next at %v, error %q", name, info.NextAt, info.RefillError)
+		}
+	}
+}

@@ -380,7 +380,7 @@ func (c *core) recoverCron() error {
 		if err := set.Decode(v); err != nil {
 			return fmt.Errorf("cron %q: %w", parts[1], err)
 		}
-		s, err := schedule.Parse(set.Expression, set.Zone)
+		s, err := schedule.Stored(set.Expression, set.Zone)
 		if err != nil {
 			c.cfg.Log.Error().Err(err).Str("cron", parts[1]).Msg("cron entry disabled: invalid schedule, set it again")
 		}

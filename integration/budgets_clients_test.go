@@ -253,7 +253,7 @@ func (s *speaker) leased() (id, receipt string) {
 }
 
 func budgetCommands(s *speaker) {
-	fields := []string{"name", "balance", "reserved", "available", "credited", "spent", "debt", "low", "refuse", "detail", "refill", "every", "zone", "max", "next_at", "waiting", "created_at"}
+	fields := []string{"name", "balance", "reserved", "available", "credited", "spent", "debt", "low", "refuse", "detail", "refill", "every", "zone", "max", "next_at", "waiting", "created_at", "refill_error"}
 	s.says("OK", "FILA.BUDGET SET full DEBT 5 LOW 4 REFUSE DETAIL REFILL 3 EVERY @monthly TZ Europe/Berlin MAX 9")
 	got := s.run("FILA.BUDGET GET full")
 	if flat, ok := got.([]any); ok { // RESP2 shows the order

@@ -42,6 +42,19 @@ const DelayMax = 100 * 365 * 24 * time.Hour
 // not.
 const searchYears = 40
 
+// Stored parses what Parse has accepted before. Its zone may be gone since, from the machine or from the
+// database; then an @every goes on, which goes by no calendar.
+func Stored(expression, zone string) (*Schedule, error) {
+	s, err := Parse(expression, zone)
+	if err == nil {
+		return s, nil
+	}
+	if every, gone := Parse(expression, "UTC"); gone == nil && every.every > 0 {
+		return every, nil
+	}
+	return nil, err
+}
+
 // Parse parses an expression of five fields (minute, hour, day of the month, month, day of
 // the week), of six with the seconds first, or one of @yearly, @monthly, @weekly, @daily,
 // @hourly and @every with a duration. A day may be L, L-3, 15W or LW, a weekday FRI#2 or
