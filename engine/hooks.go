@@ -321,8 +321,12 @@ type ScriptHistory struct {
 	Queue string
 	Kind  hook.Kind
 
-	read *scriptRead // under way or done; nil: not asked for
+	read  *scriptRead // under way or done; nil: not asked for
+	reads int
 }
+
+// historyReads bounds how often a history is read that changes meanwhile.
+const historyReads = 10
 
 // ScriptVersion is a source in the history of a hook.
 type ScriptVersion struct {
@@ -346,8 +350,11 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 	if tx.atomic {
 		return nil, errWaits
 	}
-	if r == nil || !r.done || r.epoch != c.epoch {
-		req.read = &scriptRead{epoch: c.epoch, versions: q.history[req.Kind], task: tx.task}
+	// A source that is loaded, or loaded again, while the history is read has a record that the reader has
+	// not seen: the history of now is read then.
+	if r == nil || !r.done || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.has(q.history[req.Kind]) {
+		req.read = &scriptRead{epoch: c.epoch, versions: slices.Clone(q.history[req.Kind]), task: tx.task}
+		req.reads++
 		c.out.jobs = append(c.out.jobs, req.read)
 		return nil, tx.await()
 	}
@@ -419,6 +426,11 @@ type scriptRead struct {
 	done    bool
 	sources []string // by version; "": it is not in the store any more
 	err     error
+}
+
+// has reports whether the sources of these versions have been read.
+func (r *scriptRead) has(versions []*scriptVersion) bool {
+	return slices.Equal(r.versions, versions) && !slices.Contains(r.sources, "")
 }
 
 // do implements job.

@@ -212,3 +212,25 @@ func TestADefinitionThatChangesAHookIsInItsHistory(t *testing.T) {
 	w.wantHistory("q", "two/carla/2! one/anna/0")
 	w.sound()
 }
+
+// A history that is read while one of its sources is loaded again has the source that the queue has now.
+func TestAHistoryBesideARollbackHasTheSourceInForce(t *testing.T) {
+	w := newWorld(t, withScripts)
+	w.queue("q", QueueOptions{})
+	w.load("q", "one", "ann")
+	w.load("q", "two", "ann")
+	var list []ScriptVersion
+	req := &ScriptHistory{Queue: "q", Kind: hook.OnEnqueue}
+	ask := &Task{Call: callFunc(func(tx *Tx) (err error) { list, err = tx.ScriptHistory(req); return err })}
+	w.tick(ask) // it is being read
+	if err := w.rollback("q", "v-one", "bob"); err != nil {
+		t.Fatal(err)
+	}
+	w.Do()
+	if !ask.Done() || ask.Err() != nil {
+		t.Fatalf("done %v: %v", ask.Done(), ask.Err())
+	}
+	if len(list) != 2 || !list[0].Current || list[0].Source != "one" || list[0].User != "bob" || list[1].Source != "two" {
+		t.Errorf("got %+v", list)
+	}
+}
