@@ -83,6 +83,8 @@ func (c *core) lookAtMemory() {
 		return
 	}
 	was, now := c.health.memory.Full, c.cfg.Memory()
+	// Where little of it is stored, connections take it, for a moment and within bounds of their own.
+	now.Full = now.Full && c.held() >= now.Limit/4
 	c.health.memory = now
 	switch {
 	case now.Full && !was:

@@ -11,7 +11,7 @@ import (
 // While there is no memory for more, what stores something new is refused, and what frees some is done. Recurring
 // messages wait, and their rounds do not follow one another without a pause.
 func TestWithoutMemoryWhatIsNewIsRefused(t *testing.T) {
-	now := Memory{Used: 50 << 20, Limit: 100 << 20}
+	now := Memory{Used: 500, Limit: 1000}
 	w := newWorld(t, func(c *Config) { c.Memory = func() Memory { return now } })
 	w.queue("q", QueueOptions{})
 	w.enqueue("q", "k", "before")
@@ -20,6 +20,11 @@ func TestWithoutMemoryWhatIsNewIsRefused(t *testing.T) {
 		now.Full = full
 		w.core.lookAtMemory()
 	}
+	now.Limit = 1 << 30
+	if look(true); w.core.health.memory.Full {
+		t.Error("it is full with little stored")
+	}
+	now.Limit = 1000
 	look(true)
 	req := &Enqueue{Queue: "q", Key: "new"}
 	if err := w.Prepare(req); err != nil {
@@ -31,7 +36,7 @@ func TestWithoutMemoryWhatIsNewIsRefused(t *testing.T) {
 	}
 	var stats Stats
 	w.must(func(tx *Tx) error { stats = tx.Stats(); return nil })
-	if !stats.Writable || !stats.Memory.Full || stats.Memory.Limit != 100<<20 || stats.InUse <= 0 {
+	if !stats.Writable || !stats.Memory.Full || stats.Memory.Limit != 1000 || stats.InUse <= 0 {
 		t.Errorf("stats %+v", stats)
 	}
 	w.Advance(5 * time.Minute)

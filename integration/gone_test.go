@@ -14,6 +14,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/proc"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // leaving returns the ways in which a client waiting in a lease disconnects.
@@ -146,15 +147,16 @@ func TestWaitersCostNothing(t *testing.T) {
 	if loaded > 2*alone+200*time.Millisecond {
 		t.Errorf("the same work takes %s of CPU alone, and %s beside %d that wait", alone, loaded, waiters)
 	}
-	before := used(t, b)
 	const while = 500 * time.Millisecond
-	for end := time.Now().Add(while); time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
 	after := used(t, b)
-	if cpu := after.CPU - before.CPU; cpu > while/4 {
-		t.Errorf("with %d waiting and nothing to do it uses %s of CPU in %s", waiters, cpu, while)
-	}
+	testkit.Eventually(t, "with all waiting and nothing to do it uses little", func() bool { // garbage of before may be collected yet
+		before := after
+		for end := time.Now().Add(while); time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		after = used(t, b)
+		return after.CPU-before.CPU <= while/4
+	})
 	t.Logf("%d MB resident, %d KB for each that waits", after.Resident>>20, after.Resident>>10/int64(waiters))
 }
 
