@@ -340,10 +340,11 @@ func (r *roster) refresh(ctx context.Context) {
 }
 
 // Refresh has all other nodes asked anew, and calls done when each has answered or has failed to, or when
-// end is called. done is called once, on another goroutine. Refresh does not wait; a node that is silent
-// takes askTime, and twice that if a question is under way to it.
+// end is called. done is called once, on another goroutine. Refresh does not wait. A node that is silent takes
+// askTime, and twice that if a question is under way to it. One that is not connected to after that has
+// failed to answer before, or was never heard.
 func (n *Node) Refresh(done func()) (end func()) {
-	ctx, cancel := context.WithCancel(n.life)
+	ctx, cancel := context.WithTimeout(n.life, 2*askTime)
 	go func() {
 		defer cancel()
 		n.roster.refresh(ctx)

@@ -93,14 +93,19 @@ func TestTheNextLeaderKnowsTheOthersAtOnce(t *testing.T) {
 	}
 }
 
-func TestANodeWhoseStoreDoesNotKeepUpIsBehind(t *testing.T) {
-	c := newTrial(t, "a", "b", "c")
-	var done atomic.Int64
-	c.work = steady(&done)
+// steadily starts three nodes of which one leads and commits steadily, and returns it with one of the others.
+func steadily(t *testing.T) (c *trial, done *atomic.Int64, leader, other string) {
+	t.Helper()
+	c, done = newTrial(t, "a", "b", "c"), new(atomic.Int64)
+	c.work = steady(done)
 	c.startAll()
 	c.formed()
-	leader := c.leader()
-	slow := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+	leader = c.leader()
+	return c, done, leader, map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+}
+
+func TestANodeWhoseStoreDoesNotKeepUpIsBehind(t *testing.T) {
+	c, done, leader, slow := steadily(t)
 	testkit.Eventually(t, "no node behind", func() bool {
 		return done.Load() > 50 && c.member(leader, slow).Behind == 0 && c.member(slow, slow).Behind == 0
 	})
@@ -191,13 +196,7 @@ func (c *trial) refreshed(of, id string) Member {
 // A node that comes back is not taken for what it was: it has to catch up, and is seen to be gone as soon as
 // it is asked.
 func TestANodeIsCurrentOnceItsPresentProcessHasCaughtUp(t *testing.T) {
-	c := newTrial(t, "a", "b", "c")
-	var done atomic.Int64
-	c.work = steady(&done)
-	c.startAll()
-	c.formed()
-	leader := c.leader()
-	back := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+	c, done, leader, back := steadily(t)
 	for _, of := range []string{leader, back} {
 		testkit.Eventually(t, of+" seeing that it is current", func() bool { return c.member(of, back).Current })
 	}
