@@ -104,8 +104,12 @@ func (m *memory) run(ctx context.Context) {
 	}
 }
 
-// grew has the next look at once: the engine may hold much more within the time between two.
+// grew has the next look at once: the engine may hold much more within the time between two. Without a limit
+// there is no hurry.
 func (m *memory) grew() {
+	if m.now.Load().Limit == 0 {
+		return
+	}
 	select {
 	case m.grown <- struct{}{}:
 	default:
