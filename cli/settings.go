@@ -134,8 +134,8 @@ func memorySettings(c *Server) []setting {
 		{
 			name:  "server.memory_bytes",
 			value: sized(&c.MemoryBytes, 0, 0, 1024*gib),
-			doc: "Limit on Go memory, near which garbage is collected more often. RocksDB's memory (`storage.mode`) is additional. When 85 % of it are in use, " +
-				"commands that store something new are refused with `OOM`. 0: the value of `GOMEMLIMIT`, or no limit. In a container (a control group with a " +
+			doc: "Limit on Go memory, near which garbage is collected more often. RocksDB's memory (`storage.mode`) is additional. When 85 % of it are in use, a " +
+				"fourth of it by what is stored, commands that store something new are refused with `OOM`. 0: the value of `GOMEMLIMIT`, or no limit. In a container (a control group with a " +
 				"limit of memory), at most nine tenths of its limit less what RocksDB takes.",
 		},
 		{

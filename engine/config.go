@@ -238,8 +238,8 @@ var (
 	ErrPaused = errors.New("the queue is paused")
 	// ErrUnreadable refuses what needs a record that the store cannot read.
 	ErrUnreadable = storage.ErrUnreadable
-	// ErrMemory refuses what needs more memory than the process may use. It is an ErrMisconf, for those who
-	// repeat what the store has refused.
+	// ErrMemory refuses what needs more memory than the process may use. errors.Is takes it for an ErrMisconf as
+	// well: callers that try again what the store has refused try this again, too.
 	ErrMemory error = memoryError{}
 	// ErrMisconf refuses every write while the store accepts none.
 	ErrMisconf = errors.New("the store cannot write")

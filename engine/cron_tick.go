@@ -202,7 +202,7 @@ func (r *cronRound) Apply(tx *Tx) error {
 
 // tick enqueues the message of a tick and moves its entry to the next one. A refused
 // message counts as a missed tick, with its error. A tick stays due if its job was
-// deferred, its limited queue is not counted yet, or the store takes no writes.
+// deferred, its limited queue is not counted yet, or nothing new is taken for lack of disk or memory.
 func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	if j.deferred {
 		return // the tick stays due
