@@ -271,15 +271,15 @@ func (s *Store) Relieve() error {
 	}
 	if s.freed.Load() && s.skipped >= s.skip {
 		s.skipped = 0
-		if err := s.compactFreed(); err != nil {
-			// The memtables do not fit yet, and RocksDB refuses writes after a failed flush.
+		switch flushed, err := s.flushFreed(); {
+		case err != nil:
+			return err
+		case !flushed:
 			s.skip = min(2*s.skip+1, skipMax)
-			if err := s.reopenFull(); err != nil {
-				return err
-			}
 			return s.Full()
 		}
 		s.skip = 0
+		s.compactFreed()
 	}
 	s.skipped++
 	if need := s.inMemory() + boundByDisk(s.path, s.p.reserve) + boundByDisk(s.path, relief); freeSpace(s.path) < need || probe(s.path, need) != nil {
@@ -291,13 +291,6 @@ func (s *Store) Relieve() error {
 // skipMax bounds the back-off of Relieve: after failed compactions it skips at most this many
 // calls, and none after a purge.
 const skipMax = 63
-
-// reopenFull reopens a full store in the state full.
-func (s *Store) reopenFull() error {
-	s.takeExclusive()
-	defer s.endExclusive()
-	return s.replace(func() (opening, error) { return openFull(s.path, s.p, storage.ErrFull) })
-}
 
 // inMemory returns the size of the memtables in bytes: what recovery may have to write.
 func (s *Store) inMemory() int64 {
@@ -325,27 +318,37 @@ func (s *Store) recordFreed(d *database, b *storage.Batch) {
 	})
 }
 
-// compactFreed flushes the memtables without the deleted records and compacts the messages and their bodies. It
-// releases more space than it needs in between: the logs become obsolete.
-func (s *Store) compactFreed() error {
-	d, err := s.acquire()
-	if err != nil {
-		return err
+// flushFreed flushes the memtables without the deleted records: the logs become obsolete. If that does not fit
+// yet, it reopens the store in the state full, as RocksDB refuses writes after a failed flush. Commits wait
+// meanwhile: the flush may take the last byte of the disk for a moment, which a deletion needs.
+func (s *Store) flushFreed() (flushed bool, err error) {
+	s.takeExclusive()
+	defer s.endExclusive()
+	if s.d == nil {
+		return false, s.closedErr
 	}
-	defer s.release()
 	s.freed.Store(false)
 	o := grocksdb.NewDefaultFlushOptions()
 	defer o.Destroy()
 	o.SetWait(true)
-	for _, h := range d.families {
+	for _, h := range s.d.families {
 		if h == nil {
 			continue
 		}
-		if err := d.db.FlushCF(h, o); err != nil {
-			return rocksError(err)
+		if err := s.d.db.FlushCF(h, o); err != nil {
+			return false, s.replace(func() (opening, error) { return openFull(s.path, s.p, storage.ErrFull) })
 		}
 	}
+	return true, nil
+}
+
+// compactFreed compacts the messages and their bodies. It releases more space than it needs in between.
+func (s *Store) compactFreed() {
+	d, err := s.acquire()
+	if err != nil {
+		return // closed
+	}
+	defer s.release()
 	d.db.CompactRangeCF(d.families[storage.Messages], grocksdb.Range{})
 	d.db.CompactRangeCF(d.families[storage.Bodies], grocksdb.Range{})
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -124,6 +125,49 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 				t.Errorf("%d messages, want 100", got)
 			}
 		})
+	}
+}
+
+// An attempt to make space that fails, since what is in memory does not fit, refuses no deletion beside it.
+func TestDeletionsGoOnWhileSpaceIsMade(t *testing.T) {
+	disk := mount(t)
+	if disk == "" {
+		return
+	}
+	dir := filepath.Join(disk, "store")
+	s := openWithReserve(t, dir)
+	keys := backlog(t, s, 2000)
+	if err := errors.Join(s.Close(), smalldisk.Fill(disk)); err != nil {
+		t.Fatal(err)
+	}
+	s = openWithReserve(t, dir)
+	empty(t, s, keys[:1], false)
+	var relieving sync.WaitGroup
+	over := make(chan struct{})
+	relieving.Go(func() {
+		defer close(over)
+		for range 200 { // most of them are skipped
+			if err := s.Relieve(); err != nil && !errors.Is(err, storage.ErrFull) {
+				t.Errorf("making space: %v", err)
+			}
+		}
+	})
+	defer relieving.Wait()
+	var b storage.Batch
+	for n := 1; n < len(keys)/2; n++ {
+		select {
+		case <-over:
+			if n < 10 {
+				t.Errorf("only %d deletions were made meanwhile", n)
+			}
+			return
+		default:
+		}
+		b.Reset()
+		b.Delete(storage.Messages, keys[n])
+		if err := s.Commit(&b, true); err != nil {
+			t.Fatalf("deletion %d: %v", n, err)
+		}
 	}
 }
 
