@@ -121,10 +121,19 @@ class FilaBackend(KeyValueStoreBackend):
         return self.mget([key])[0]
 
     def set(self, key, value):
-        older, _ = self._run(self._browse(key), self._enqueue(key, value))
-        ids = [m[b"id"] for m in self._all(key, older)]
-        if ids:
-            self._run(("FILA.CANCEL", self.queue, *ids))
+        self._set_with_state(key, value, states.SUCCESS)
+
+    def _set_with_state(self, key, value, state):
+        """Adds a value and removes the older ones. A success stays, whatever comes late: a task that is tried again may
+        end before the process of its first attempt has stored RETRY."""
+        own, page = self._run(self._enqueue(key, value), self._browse(key))
+        others = [m for m in self._all(key, page) if m[b"id"] != own]
+        if state != states.SUCCESS and any(self.decode(m[b"payload"]).get("status") == states.SUCCESS for m in others):
+            remove = [own]
+        else:
+            remove = [m[b"id"] for m in others if m[b"id"] < own]
+        if remove:
+            self._run(("FILA.CANCEL", self.queue, *remove))
 
     def delete(self, key):
         self._run(("FILA.PURGE", self.queue, "KEY", key))

@@ -55,6 +55,16 @@ class TestCelery(unittest.TestCase):
     def test_retries(self):
         self.assertEqual(self.get(self.app.third_time.delay()), 2)
 
+    def test_a_success_is_not_replaced_by_a_late_retry(self):
+        backend = self.app.app.backend
+        key = backend.get_key_for_task("late")
+        backend.store_result("late", 7, "SUCCESS")
+        backend._set_with_state(key, backend.encode({"status": "RETRY", "result": None, "task_id": "late"}), "RETRY")
+        self.assertEqual(self.get(self.app.app.AsyncResult("late")), 7)
+        self.assertEqual(self.fila.call("FILA.KEY", "GET", "celery.results", key)["depth"], 1)
+        backend.store_result("late", 8, "SUCCESS")
+        self.assertEqual(self.fila.call("FILA.KEY", "GET", "celery.results", key)["depth"], 1)
+
     def test_a_countdown_waits_in_the_broker(self):
         began = time.monotonic()
         result = self.app.add.apply_async((1, 1), countdown=1)
