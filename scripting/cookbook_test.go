@@ -136,7 +136,7 @@ func decided(trial *hook.Trial, kind hook.Kind) string {
 }
 
 func TestTheCookbookDoesWhatItSays(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	recipes := cookbook(t)
 	if len(recipes) < 10 {
 		t.Fatalf("%d recipes", len(recipes))

@@ -3,6 +3,7 @@ package scripting
 import (
 	"strings"
 	"testing"
+	"time"
 
 	lua "github.com/yuin/gopher-lua"
 
@@ -216,7 +217,7 @@ return #"abc" .. tostring(#{ 1, 2, nil }) .. tostring("10" + 5) .. tostring("3" 
 }
 
 func TestTheRewritingChangesNoMeaning(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for _, body := range programs() {
 		l := lua.NewState()
 		var want string
@@ -238,7 +239,7 @@ func TestTheRewritingChangesNoMeaning(t *testing.T) {
 }
 
 func TestTheLibraryKeepsToLua51WhereGopherLuaDoesNot(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for body, want := range map[string]string{
 		`return tonumber("1e2") .. ""`:                                     "100",
 		`return tostring(tonumber("0b11")) .. tostring(tonumber("1_000"))`: "nilnil",
@@ -275,7 +276,7 @@ func TestTheLibraryKeepsToLua51WhereGopherLuaDoesNot(t *testing.T) {
 // gopher-lua parts a local from the closures that share it when an error is
 // caught further up.
 func TestALocalOutlivesACaughtError(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for body, want := range map[string]string{`
 local n = 0
 local function inc() n = n + 1 end
@@ -320,7 +321,7 @@ return table.concat({ tostring(select("#", f(3))), tostring((select(2, f(2)))) }
 
 // fila.signal reads what the view says, and takes subjects and names as text like other functions.
 func TestASignalIsANumber(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for body, want := range map[string]string{
 		`return fila.signal("acme", "failed")`:                                             "0.5",
 		`return fila.signal("acme", "failed", nil)`:                                        "0.5",

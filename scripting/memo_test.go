@@ -130,7 +130,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 
 func remembering(t *testing.T, source string) (*Hook, func(msg *hook.Message, view hook.View) string) {
 	t.Helper()
-	h := load(t, sandbox(t), hook.OnEnqueue, source)
+	h := load(t, patientSandbox(t, time.Minute), hook.OnEnqueue, source)
 	return h, func(msg *hook.Message, view hook.View) string {
 		d, err := h.OnEnqueue(time.Now(), msg, view, hook.Bounds{})
 		if err != nil {

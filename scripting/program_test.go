@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/faisca/fila/internal/hook"
 )
@@ -11,7 +12,7 @@ import (
 // Most scripts run without an environment of their own and give their result
 // field by field. Which way a script goes must not be seen in what it does.
 func TestAScriptDoesTheSameWithAndWithoutAnEnvironment(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for name, c := range map[string]struct {
 		source string
 		bare   bool

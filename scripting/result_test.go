@@ -13,7 +13,7 @@ import (
 )
 
 func TestResultsAreTakenAsTheyAre(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	ms := func(n int) *time.Duration { d := time.Duration(n) * time.Millisecond; return &d }
 	nine, zero := uint8(9), uint8(0)
 	for result, want := range map[string]hook.EnqueueDecision{
@@ -52,7 +52,7 @@ func same(a, b *hook.EnqueueDecision) bool {
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for result, want := range map[string]string{
 		`1`:                                 "must return a table or nil, not a number",
 		`"acme"`:                            "not a string",
@@ -111,7 +111,7 @@ func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 }
 
 func TestFailureResults(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	msg := benchMessage()
 	msg.ID, msg.Attempts, msg.Error = "0190c0de", 3, "timeout"
 	for result, want := range map[string]struct {
@@ -143,7 +143,7 @@ func TestFailureResults(t *testing.T) {
 }
 
 func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for source, want := range map[string]struct {
 		line int
 		text string
@@ -179,7 +179,7 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 
 // What a message has, a script sees; what it does not have is nil.
 func TestTheMessageIsSeenAsItIs(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	msg := &hook.Message{
 		Queue: "q", PayloadSize: 1234, Key: "k", Weight: 7, Throttles: []string{"t1", "t2"}, Budgets: []string{"b1"}, Charge: 1e12,
 		Headers: []storage.Header{
@@ -214,7 +214,7 @@ return s`
 }
 
 func TestHelpers(t *testing.T) {
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	for body, want := range map[string]string{
 		`return fila.get("weight.acme") .. tostring(fila.get("none")) .. fila.get("none", "d")`:                                                                                                             "3nild",
 		`return table.concat({ fila.backoff(0, 100, 1000), fila.backoff(1, 100, 1000), fila.backoff(2, 100, 1000), fila.backoff(5, 100, 1000), fila.backoff(1e9, 100, 1000), fila.backoff(3, 0, 5) }, ",")`: "100,100,200,1000,1000,0",
