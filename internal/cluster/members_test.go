@@ -216,7 +216,7 @@ func TestALearnerIsRefusedWhereTheOthersWereNoMajority(t *testing.T) {
 	}
 	n := c.nodes[leader].node
 	testkit.Eventually(t, "two that do not answer", func() bool { return c.member(leader, off[1]).Refusal != "" && c.member(leader, off[2]).Refusal != "" })
-	refused(t, n.Learner(t.Context(), wanted), "2 of 4 voters would answer", "no majority")
+	refusedAtLast(t, func() error { return n.Learner(t.Context(), wanted) }, "2 of 4 voters would answer", "no majority")
 	// Of five, two may be learners.
 	for _, id := range off[1:3] {
 		c.start(id)
