@@ -176,8 +176,8 @@ torture: build ## kill the broker again and again under load, then judge it by i
 torture-order: build ## the same, mostly for an ordered queue: a million deliveries, one in ten of which fails: make torture-order N=1000000
 	$(GO) run ./integration/torture -bin $(BIN) -t 12h -ordered 90 -rate 20000 -producers 8 -consumers 24 -deliveries $(N) $(ARGS)
 
-torture-nodes: build ## the same for a cluster of three nodes: kills, stops, empty and full disks, partitions, hand-overs: make torture-nodes T=10m
-	$(GO) run ./integration/torture -bin $(BIN) -nodes 3 -t $(T) $(ARGS)
+torture-nodes: build ## the same for a cluster: kills, stops, empty, old and full disks, silent links, partitions, hand-overs: make torture-nodes T=10m NODES=5
+	$(GO) run ./integration/torture -bin $(BIN) -nodes $(or $(NODES),3) -heal 5s -t $(T) $(ARGS)
 
 powercut: build ## the same with cuts of the power: make powercut T=10m SYNC=interval
 	$(GO) run ./integration/torture -bin $(BIN) -t $(T) -by power -sync $(SYNC)
@@ -192,9 +192,9 @@ stale: build ## stop leaders N times under load: what one hands out when it goes
 credits: build ## kill the broker 20 times while 100 workers share a budget, then judge its sums by the answers
 	TEST_BROKER=$(BIN) CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestCreditsAddUpWhenTheBrokerIsKilled$$' -args -budget-workers 100 -budget-kills 20
 
-faults: setup ## plant each fault of internal/fault into a broker, and see that the torture finds it
+faults: setup ## plant faults into brokers, one each, and see that the torture finds them
 	CGO_ENABLED=0 $(GO) test -count=1 -tags fault ./internal/fault
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) ./integration/torture -run '^TestTortureFindsPlantedFaults$$'
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout $(HANGS) ./integration/torture -run '^TestTortureFinds'
 
 damage: build ## damage N stores, and judge each start, check and repair: make damage N=200
 	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)

@@ -84,6 +84,12 @@ func (b *Broker) Start() error {
 		return err
 	}
 	defer log.Close() // the child has its own
+
+	if b.complaint() != "" { // which is that of an earlier process
+		if _, err := log.WriteString("started again\n"); err != nil {
+			return err
+		}
+	}
 	args := b.args
 	if !b.bare {
 		args = append([]string{"--server.listen_addr", b.addr, "--storage.path", b.Data()}, args...)

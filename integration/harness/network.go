@@ -94,13 +94,19 @@ func (n *Network) Close() error {
 
 // Isolate sets how what a node sends to others, and what they send to it, is treated.
 func (n *Network) Isolate(node string, sends, gets Cut) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	for other := range n.to {
 		if other != node {
-			n.cuts[way{node, other}], n.cuts[way{other, node}] = sends, gets
+			n.Sever(node, other, sends, gets)
 		}
 	}
+}
+
+// Sever sets how what a node sends to one other, and what that one sends to it, is treated. Nodes that both reach
+// are a bridge between the two.
+func (n *Network) Sever(node, other string, sends, gets Cut) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cuts[way{node, other}], n.cuts[way{other, node}] = sends, gets
 	for l := range n.links {
 		if n.cuts[l.way] == Closed {
 			l.close()

@@ -148,6 +148,26 @@ func (n *Node) Port() string { return n.port }
 // ClusterPath returns the directory of the replicated log.
 func (n *Node) ClusterPath() string { return n.Data() + "-cluster" }
 
+// CopyDisk copies all data of a node whose process has ended to a directory that does not exist yet.
+func (n *Node) CopyDisk(to string) error {
+	if n.PID() != 0 {
+		return fmt.Errorf("node %s runs", n.ID)
+	}
+	names, err := filepath.Glob(n.Data() + "*")
+	for _, name := range names {
+		err = errors.Join(err, os.CopyFS(filepath.Join(to, filepath.Base(name)), os.DirFS(name)))
+	}
+	return err
+}
+
+// BringBack replaces all data of a node whose process has ended by what CopyDisk has copied to a directory.
+func (n *Node) BringBack(from string) error {
+	if err := n.Wipe(); err != nil {
+		return err
+	}
+	return os.CopyFS(filepath.Dir(n.Data()), os.DirFS(from))
+}
+
 // Wipe removes all data of a node whose process has ended, as if it got a new disk.
 func (n *Node) Wipe() error {
 	if n.PID() != 0 {

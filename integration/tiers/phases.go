@@ -289,6 +289,7 @@ func (p *project) prove() []phase {
 		p.make("torture", "torture", "T=3m"),
 		p.make("torture-order", "torture-order", "N=100000"),
 		p.make("torture-nodes", "torture-nodes", "T=3m"),
+		p.make("torture-five", "torture-nodes", "T=3m", "NODES=5"),
 		p.make("powercut", "powercut", "T=2m"),
 		p.make("powercut-interval", "powercut", "T=1m", "SYNC=interval"),
 		p.make("powercut-nodes", "powercut-nodes", "N=20"),

@@ -14,7 +14,6 @@ import (
 
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/history"
-	"github.com/faisca/fila/internal/smalldisk"
 )
 
 // fault is something that happens to a node, or to all of them.
@@ -28,16 +27,24 @@ type fault struct {
 	all bool
 	// leads says that it happens to the leader.
 	leads bool
+	// alive says that no process ends by it: when it is over, all nodes answer soon.
+	alive bool
+	// lasts is the least time that it lasts.
+	lasts time.Duration
 }
 
 func (n *nodes) allFaults() []fault {
 	return []fault{
 		{name: byKill, begin: n.kill},
-		{name: byStop, begin: n.stop},
+		{name: byStop, begin: n.stop, alive: true},
 		{name: byWipe, begin: n.wipe, after: n.votesAgain},
-		{name: byPartition, begin: n.partition},
+		{name: byPartition, begin: n.partition, alive: true},
+		{name: bySilence, begin: n.silence, alive: true, lasts: silenceTime},
+		{name: byBridge, begin: n.bridge, alive: true},
 		{name: byTransfer, begin: n.transfer, leads: true},
-		{name: byFull, begin: n.full},
+		{name: byFull, begin: n.full, alive: true},
+		{name: byRow, begin: n.row, all: true},
+		{name: byOld, begin: n.old, all: true},
 		{name: byDown, begin: n.down, all: true},
 		{name: byPower, begin: n.cutPower, all: true},
 	}
@@ -62,14 +69,16 @@ func (n *nodes) harm() error {
 	}
 	alone := true
 	if second := &n.faults[n.chance.IntN(len(n.faults))]; !first.all && !second.all && n.chance.IntN(together) == 0 && second.combines(first) {
-		i := slices.Index(n.cluster.Nodes, victim)
 		alone = false
 		pause(time.Duration(n.chance.IntN(300)) * time.Millisecond)
-		if begun, err = n.begin(begun, second, n.cluster.Nodes[(i+1+n.chance.IntN(2))%3], &w); err != nil {
+		if begun, err = n.begin(begun, second, n.another(victim), &w); err != nil {
 			return err
 		}
 	}
 	hold := time.Duration(50+n.chance.IntN(2500)) * time.Millisecond
+	for _, u := range begun {
+		hold = max(hold, u.lasts+hold%time.Second)
+	}
 	n.gap.measure(n.shared, hold, alone && !first.all)
 	n.chance.Shuffle(len(begun), func(i, j int) { begun[i], begun[j] = begun[j], begun[i] })
 	for _, u := range begun {
@@ -77,7 +86,7 @@ func (n *nodes) harm() error {
 			return err
 		}
 	}
-	if err := n.serves(); err != nil {
+	if err := n.heals(begun); err != nil {
 		return err
 	}
 	for _, u := range begun {
@@ -90,6 +99,24 @@ func (n *nodes) harm() error {
 	w.back = n.shared.now() + seenLate
 	n.windows = append(n.windows, w)
 	return n.verify()
+}
+
+// heals waits until all nodes serve after what had begun is over.
+func (n *nodes) heals(begun []under) error {
+	healed := time.Now()
+	if err := n.serves(); err != nil {
+		return err
+	}
+	took := time.Since(healed)
+	if slices.ContainsFunc(begun, func(u under) bool { return !u.alive }) {
+		n.started = max(n.started, took)
+		return nil
+	}
+	n.healed = max(n.healed, took)
+	if n.heal > 0 && took > n.heal {
+		return brokenError{history.Breach{Rule: ruleHeals, What: fmt.Sprintf("after %v", took)}}
+	}
+	return nil
 }
 
 // begin begins a fault.
@@ -143,48 +170,12 @@ func (n *nodes) stop(node *harness.Node) (end func() error, err error) {
 	return func() error { return node.Signal(syscall.SIGCONT) }, node.Signal(syscall.SIGSTOP)
 }
 
-// wipe replaces the disk of a node. Often it is killed again while it joins.
-func (n *nodes) wipe(node *harness.Node) (end func() error, err error) {
-	n.voted = n.watch.Votes(node.ID)
-	if err := node.Kill(); err != nil {
-		return nil, err
-	}
-	return func() error { return n.again(node, 2) }, node.Wipe()
-}
-
-// votesAgain waits until a node that has lost its disk has a copy of the data and votes: then another one
-// may lose its disk.
-func (n *nodes) votesAgain(node *harness.Node) error {
-	if err := until(patience, func() bool { return n.watch.Votes(node.ID) > n.voted }); err != nil {
-		return brokenError{history.Breach{Rule: ruleServes, What: fmt.Sprintf("node %s has lost its disk and does not vote again %v", node.ID, err)}}
-	}
-	return nil
-}
-
-// partition cuts a node off, in one of many ways.
-func (n *nodes) partition(node *harness.Node) (end func() error, err error) {
-	ways := [][2]harness.Cut{
-		{harness.Closed, harness.Closed}, {harness.Stalled, harness.Stalled}, {harness.Closed, harness.Whole},
-		{harness.Whole, harness.Closed}, {harness.Stalled, harness.Whole}, {harness.Whole, harness.Stalled},
-	}
-	w := ways[n.chance.IntN(len(ways))]
-	n.cluster.Network.Isolate(node.ID, w[0], w[1])
-	return func() error {
-		n.cluster.Network.Isolate(node.ID, harness.Whole, harness.Whole)
-		return nil
-	}, nil
-}
-
 // transfer tells the leader to end, which hands over before.
 func (n *nodes) transfer(node *harness.Node) (end func() error, err error) {
 	if err := node.Stop(); err != nil {
 		return nil, brokenError{history.Breach{Rule: ruleEnds, What: fmt.Sprintf("node %s: %v", node.ID, err)}}
 	}
 	return func() error { return n.launch(node) }, nil
-}
-
-func (n *nodes) full(node *harness.Node) (end func() error, err error) {
-	return func() error { return smalldisk.Empty(node.Home) }, smalldisk.Fill(node.Home)
 }
 
 // down kills all nodes at once.

@@ -6,8 +6,9 @@
 // the history is checked against the contract (package history). The last line is the verdict; the
 // exit code is 1 if a promise was broken.
 //
-// With -nodes 3 the broker is a cluster: nodes are killed, stopped, cut off, told to hand over, get a
-// full or an empty disk, one or two at a time, or all are killed. In the end their stores are compared.
+// With -nodes 3 or 5 the broker is a cluster: nodes are killed, stopped, cut off, told to hand over, get a
+// full, an empty or an old disk, one or two at a time, or all are killed. In the end they must be idle, and their
+// stores are compared.
 package main
 
 import (
@@ -35,6 +36,7 @@ type options struct {
 	interval   time.Duration
 	leaseLag   time.Duration
 	election   time.Duration
+	heal       time.Duration
 	logBytes   int
 	producers  int
 	consumers  int
@@ -57,9 +59,11 @@ func main() {
 	flag.DurationVar(&o.calm, "calm", 4*time.Second, "mean `time` between two crashes")
 	flag.StringVar(&o.by, "by", "", "the `fault`: kill, the process is killed; power, the power is cut, and unsynced data is lost or torn; "+
 		"full, a file system runs out of space (requires the right to mount); no-space, writes fail with ENOSPC; io-error, syncs fail. "+
-		"With -nodes 3 several, separated by commas: kill, stop, wipe, partition, down, transfer, full; or power alone, which needs a broker "+
-		"built with the tag fault. Default: kill, or all of them but power")
-	flag.IntVar(&o.nodes, "nodes", 1, "1: a single broker; 3: the nodes of a cluster, which `clients` are spread over")
+		"With -nodes 3 or 5 several, separated by commas: kill, stop, wipe, partition, silence (packets are dropped for more than 15 s), bridge (two nodes "+
+		"do not reach each other), down, transfer, full, row (disks are lost one after the other), old (an old copy of a disk comes back); or power alone, "+
+		"which needs a broker built with the tag fault. Default: kill, or all of them but power")
+	flag.IntVar(&o.nodes, "nodes", 1, "1: a single broker; 3 or 5: the nodes of a cluster, which `clients` are spread over")
+	flag.DurationVar(&o.heal, "heal", 0, "the longest `time` in which all nodes must serve after a fault that ends no process; 0: any")
 	flag.StringVar(&o.sync, "sync", "always", "storage.sync of the broker: always, interval or never")
 	flag.DurationVar(&o.interval, "interval", 100*time.Millisecond, "its storage.sync_interval_ms")
 	flag.DurationVar(&o.leaseLag, "lag", 5*time.Millisecond, "its storage.lease_lag_ms")
@@ -93,6 +97,10 @@ const (
 	byStop      = "stop"
 	byWipe      = "wipe"
 	byPartition = "partition"
+	bySilence   = "silence"
+	byBridge    = "bridge"
+	byRow       = "row"
+	byOld       = "old"
 	byDown      = "down"
 	byTransfer  = "transfer"
 )

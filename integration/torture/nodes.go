@@ -13,12 +13,15 @@ import (
 
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/history"
+	"github.com/faisca/fila/internal/proc"
 	"github.com/faisca/fila/internal/smalldisk"
 )
 
 // The promises of a cluster that no client can judge by its replies.
 const (
 	ruleServes history.Rule = "a cluster serves when a majority of its nodes is well"
+	ruleHeals  history.Rule = "all nodes serve soon after the last fault is over"
+	ruleIdle   history.Rule = "a node that nobody asks is idle"
 	ruleEnds   history.Rule = "a node that is told to end ends in order"
 	ruleEqual  history.Rule = "the stores of nodes at the same entry are equal"
 )
@@ -33,6 +36,7 @@ const (
 type nodes struct {
 	*session
 
+	dir     string
 	cluster *harness.Cluster
 	watch   *harness.Watch
 	faults  []fault
@@ -42,6 +46,9 @@ type nodes struct {
 	windows []window
 	counts  map[string]int // by name of a fault
 	gap     gap
+	healed  time.Duration     // the longest time until all nodes served again after faults that end no process
+	started time.Duration     // the same after those that do
+	copies  map[string]copied // by node, of disks that are brought back later
 
 	verified int // comparisons of the stores of all nodes while they served
 }
@@ -54,13 +61,13 @@ type window struct {
 
 // newNodes returns a cluster with the faults that the options ask for.
 func newNodes(s *session) (*nodes, error) {
-	n := &nodes{session: s, counts: map[string]int{}}
+	n := &nodes{session: s, counts: map[string]int{}, copies: map[string]copied{}}
 	if s.sync != "always" {
 		return nil, fmt.Errorf("-sync %s: nodes of a cluster sync always", s.sync)
 	}
 	known := n.allFaults()
 	if s.by == "" {
-		s.by = strings.Join([]string{byKill, byStop, byWipe, byPartition, byDown, byTransfer, byFull}, ",")
+		s.by = strings.Join([]string{byKill, byStop, byWipe, byPartition, bySilence, byBridge, byDown, byTransfer, byFull, byRow, byOld}, ",")
 	}
 	for name := range strings.SplitSeq(s.by, ",") {
 		i := slices.IndexFunc(known, func(f fault) bool { return f.name == name })
@@ -78,9 +85,10 @@ func newNodes(s *session) (*nodes, error) {
 
 // prepare implements target.
 func (n *nodes) prepare(dir string) error {
+	n.dir = dir
 	var homes []string
-	for _, id := range []string{"a", "b", "c"} {
-		home := filepath.Join(dir, id)
+	for i := range n.session.nodes {
+		home := filepath.Join(dir, string(rune('a'+i)))
 		if err := os.Mkdir(home, 0o750); err != nil {
 			return err
 		}
@@ -189,11 +197,46 @@ func (n *nodes) launch(node *harness.Node) error {
 
 // serves waits until all nodes serve, themselves or by way of the leader.
 func (n *nodes) serves() error {
+	for _, node := range n.cluster.Nodes {
+		if err := n.ready(node); err != nil {
+			return brokenError{history.Breach{Rule: ruleServes, What: fmt.Sprintf("node %s after %v: %v", node.ID, n.counts, err)}}
+		}
+	}
+	return nil
+}
+
+// ready waits until a node serves, itself or by way of the leader.
+func (n *nodes) ready(node *harness.Node) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	return node.Ready(ctx)
+}
+
+const (
+	idleShare = 0.2 // of a processor, which is several times what a node without clients uses
+	idleLook  = 2 * time.Second
+	idleTime  = time.Minute // for what is done behind the clients, such as the compaction of a store
+)
+
+// idle waits until each node uses next to no processor, after all clients have left.
+func (n *nodes) idle() error {
 	for _, node := range n.cluster.Nodes {
-		if err := node.Ready(ctx); err != nil {
-			return brokenError{history.Breach{Rule: ruleServes, What: fmt.Sprintf("node %s after %v: %v", node.ID, n.counts, err)}}
+		share := 1.0
+		for end := time.Now().Add(idleTime); share > idleShare; {
+			before, err := proc.UseOf(node.PID())
+			if err != nil {
+				return err
+			}
+			begun := time.Now()
+			pause(idleLook)
+			now, err := proc.UseOf(node.PID())
+			if err != nil {
+				return err
+			}
+			share = float64(now.CPU-before.CPU) / float64(time.Since(begun))
+			if share > idleShare && time.Now().After(end) {
+				return brokenError{history.Breach{Rule: ruleIdle, What: fmt.Sprintf("node %s uses %.0f %% of a processor without clients", node.ID, 100*share)}}
+			}
 		}
 	}
 	return nil
@@ -201,6 +244,9 @@ func (n *nodes) serves() error {
 
 // finish implements target: it compares the stores, and says when leases may have been forgotten.
 func (n *nodes) finish(h *history.History) error {
+	if err := n.idle(); err != nil {
+		return err
+	}
 	for end := time.Now().Add(patience); n.verified == 0 && time.Now().Before(end); pause(100 * time.Millisecond) {
 		if err := n.verify(); err != nil {
 			return err
@@ -346,7 +392,8 @@ func (n *nodes) report(*history.Verdict) {
 	}
 	slices.Sort(names)
 	terms := n.watch.Leaderships()
-	fmt.Printf("%s; %d leaderships; the longest pause with a majority %v; the stores compared %d times\n", strings.Join(names, ", "), len(terms), n.gap.longest.Round(time.Millisecond), n.verified)
+	fmt.Printf("%s; %d leaderships; the longest pause with a majority %v; all nodes served %v after the end of a fault, %v after the start of a process; the stores compared %d times\n",
+		strings.Join(names, ", "), len(terms), n.gap.longest.Round(time.Millisecond), n.healed.Round(time.Millisecond), n.started.Round(time.Millisecond), n.verified)
 	if n.power != nil {
 		n.power.report()
 	}

@@ -105,10 +105,10 @@ func (s *session) newTarget() (target, error) {
 			s.by = byKill
 		}
 		return &single{session: s}, nil
-	case 3:
+	case 3, 5:
 		return newNodes(s)
 	}
-	return nil, fmt.Errorf("-nodes %d: want 1 or 3", s.nodes)
+	return nil, fmt.Errorf("-nodes %d: want 1, 3 or 5", s.nodes)
 }
 
 // queues creates the queues.
