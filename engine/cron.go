@@ -110,6 +110,7 @@ func (e *cronEntry) index() *int { return &e.timer }
 type cronTable struct {
 	entries map[string]*cronEntry
 	list    roster[cronEntry]
+	dead    int                // entries without a schedule
 	due     timers[*cronEntry] // the armed entries
 	round   *cronRound         // under way off the loop; nil: none
 	retryAt int64              // no round begins before: the last one was refused
@@ -137,6 +138,7 @@ func (t *cronTable) expire(c *core) { c.startRound() }
 func (t *cronTable) add(name string, set storage.Cron, s *schedule.Schedule) *cronEntry {
 	e := &cronEntry{name: name, set: set, timer: -1}
 	t.entries[name] = e
+	t.dead++ // it has no schedule yet
 	e.seq = t.list.add(e)
 	t.schedule(e, s)
 	return e
@@ -150,6 +152,12 @@ func (t *cronTable) schedule(e *cronEntry, s *schedule.Schedule) {
 			s.Zone = zone
 		}
 		t.zones[e.set.Zone] = s.Zone
+	}
+	if e.schedule == nil {
+		t.dead--
+	}
+	if s == nil {
+		t.dead++
 	}
 	e.schedule = s
 	t.arm(e)
@@ -262,6 +270,9 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 	}
 	delete(t.entries, name)
 	t.list.remove(e.seq)
+	if e.schedule == nil {
+		t.dead--
+	}
 	e.schedule, e.job = nil, nil
 	t.arm(e)
 	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateCron, name))

@@ -465,3 +465,35 @@ func TestATickWritesThreeRecords(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A recurring message whose zone is gone has no next tick, says why and is counted until it is set again or deleted.
+func TestACronWhoseZoneIsGoneIsCounted(t *testing.T) {
+	store := storage.NewMemory()
+	var b storage.Batch
+	for name, zone := range map[string]string{"fine": "", "gone": "Gone/Zone", "also": "Gone/Zone"} {
+		set := storage.Cron{Queue: "q", Expression: "@daily", Zone: zone, NextAt: 1_700_003_600_000_000_000, SetAt: 1}
+		b.Put(storage.State, storage.AppendStateKey(nil, storage.StateCron, name), set.Append(nil))
+	}
+	if err := store.Commit(&b, true); err != nil {
+		t.Fatal(err)
+	}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	want := func(n int64) {
+		t.Helper()
+		w.must(func(tx *Tx) error {
+			if got := tx.Stats().DeadCrons; got != n {
+				t.Errorf("%d recurring messages without a next tick, want %d", got, n)
+			}
+			return nil
+		})
+	}
+	want(2)
+	if i := w.cronInfo("gone"); !i.NextAt.IsZero() || i.LastError == "" {
+		t.Errorf("next at %v, error %q", i.NextAt, i.LastError)
+	}
+	w.queue("q", QueueOptions{})
+	w.cron(Cron{Name: "gone", Expression: "@daily", Message: Enqueue{Queue: "q"}})
+	want(1)
+	w.must(func(tx *Tx) error { _, err := tx.DeleteCron("also"); return err })
+	want(0)
+}

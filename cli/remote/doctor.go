@@ -35,6 +35,7 @@ type patient struct {
 	queues  []client.Map // FILA.QUEUE INFO
 	oldest  map[string]time.Duration
 	scripts []client.Map // FILA.SCRIPT STATS
+	ticks   []string     // recurring messages and refills that never tick again
 	users   []client.Map
 	nodes   []client.Map // FILA.CLUSTER STATUS; none of a broker that is no node
 	time    time.Time    // the broker's
@@ -58,7 +59,7 @@ func one(what, advice string) []finding { return []finding{{what, advice}} }
 func checks() []check {
 	return append(clusterChecks(), []check{
 		{"writable", writable}, {"memory", memory}, {"recoveries", recoveries}, {"disk", disk}, {"power", power}, {"backup", backupAge}, {"open", open}, {"certificate", certificate},
-		{"clients", connections}, {"clock", clock}, {"consumers", consumers}, {"waiting", waiting}, {"leases", leases}, {"dead", dead}, {"dropped", dropped}, {"full", full}, {"paused", paused}, {"scripts", scripts},
+		{"clients", connections}, {"clock", clock}, {"consumers", consumers}, {"waiting", waiting}, {"leases", leases}, {"dead", dead}, {"dropped", dropped}, {"full", full}, {"paused", paused}, {"ticks", ticks}, {"scripts", scripts},
 	}...)
 }
 
@@ -260,6 +261,14 @@ func paused(p *patient) []finding {
 	})
 }
 
+func ticks(p *patient) []finding {
+	var all []finding
+	for _, name := range p.ticks {
+		all = append(all, finding{name + " never ticks again: its time zone is gone", "install the zone (package tzdata) and start the broker again, or set it with another one"})
+	}
+	return all
+}
+
 func scripts(p *patient) []finding {
 	var all []finding
 	for _, s := range p.scripts {
@@ -404,7 +413,37 @@ func (c *call) examineQueues(p *patient) error {
 			p.oldest[name] = time.Duration(m.Int("oldest_ms")) * time.Millisecond
 		}
 	}
+	if err := c.examineTicks(p); err != nil {
+		return err
+	}
 	return c.examineScripts(p)
+}
+
+// examineTicks looks for recurring messages and refills without a next tick.
+func (c *call) examineTicks(p *patient) error {
+	for _, x := range []struct {
+		words []string
+		dead  func(m client.Map) bool
+		name  string
+	}{
+		{[]string{"FILA.CRON", "LIST"}, func(m client.Map) bool { return m.Int("next_at") == 0 && m.Text("last_error") != "" }, "the recurring message "},
+		{[]string{"FILA.BUDGET", "LIST"}, func(m client.Map) bool { return m.Text("refill_error") != "" }, "the refill of budget "},
+	} {
+		err := c.pages(x.words, func(m client.Map) bool {
+			if x.dead(m) {
+				p.ticks = append(p.ticks, x.name+m.Text("name"))
+			}
+			return true
+		})
+		if client.Refused(err, "NOPERM") {
+			p.denied = append(p.denied, strings.Join(x.words, " "))
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *call) examineScripts(p *patient) error {

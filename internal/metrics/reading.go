@@ -296,6 +296,7 @@ func writeEngine(f *families, s *engine.Stats) {
 	f.number(engineWindow, s.InMemory, nil)
 	f.number(engineBodies, s.BodyBytes, nil)
 	f.number(crons, s.Crons, nil)
+	f.number(cronsDead, s.DeadCrons, nil)
 	f.number(budgets, s.Budgets, nil)
 	f.number(keysWithoutCredit, s.Held, nil)
 	f.count(cronTicks, s.Ticked, label(labelOutcome, "enqueued"))

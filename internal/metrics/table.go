@@ -151,6 +151,7 @@ const (
 	budgetWaiting
 	budgetCredited
 	budgetSpent
+	budgetRefillDead
 
 	scriptCalls
 	scriptRejected
@@ -158,6 +159,7 @@ const (
 	scriptDuration
 	scriptBreakerOpen
 	crons
+	cronsDead
 	cronTicks
 	signals
 	signalsEvicted

@@ -128,6 +128,7 @@ func budgetRows() []row {
 		{budgetWaiting, Metric{"budget_waiting_keys", Gauge, b, "Fairness keys that have come up and that the budget did not cover.", "`FILA.BUDGET GET`: `waiting`"}},
 		{budgetCredited, Metric{"budget_credited_total", Counter, b, "Credits that came in, also those before the start of the broker.", "`FILA.BUDGET GET`: `credited`"}},
 		{budgetSpent, Metric{"budget_spent_total", Counter, b, "Credits that went out, also those before the start of the broker.", "`FILA.BUDGET GET`: `spent`"}},
+		{budgetRefillDead, Metric{"budget_refill_without_next_tick", Gauge, b, "Whether the refill never ticks again, as its time zone is gone: 1 or 0. Absent: there is none.", "`FILA.BUDGET GET`: `refill_error`"}},
 	}
 }
 
@@ -148,6 +149,7 @@ func scriptRows() []row {
 		{scriptDuration, Metric{"script_duration_seconds", Histogram, s, "Time until a hook has decided, 0 for decisions that were recalled.", "`FILA.SCRIPT STATS`: `latency`, `p99_us`"}},
 		{scriptBreakerOpen, Metric{"script_breaker_open", Gauge, s, "Whether the hook is not run as it has failed too often in a row: 1 or 0.", "`FILA.SCRIPT STATS`: `state`"}},
 		{crons, Metric{"crons", Gauge, nil, "Recurring messages that are set.", "`FILA.CRON LIST`"}},
+		{cronsDead, Metric{"crons_without_next_tick", Gauge, nil, "Recurring messages that never tick again: their time zone is gone.", "`FILA.CRON LIST`: `next_at`, `last_error`"}},
 		{cronTicks, Metric{
 			"cron_ticks_total", Counter, []string{labelOutcome},
 			"Ticks of recurring messages: enqueued, missed (passed while the broker was down or busy) or failed.", "`FILA.CRON LIST`",

@@ -100,7 +100,7 @@ func full(t *testing.T) (*broker, *Server) {
 	b.do(func(tx *engine.Tx) error {
 		return tx.SetThrottle("provider", engine.ThrottleOptions{Rate: new(2.0), Concurrency: new(uint64(5)), Adaptive: true})
 	})
-	b.setBudget("acme", false)
+	b.setBudget("acme", true)
 	server := &Server{
 		Commands: []Command{{Name: "fila.lease", Took: took, Failed: 1}}, Errors: map[string]uint64{"ERR": 1}, Denials: map[string]uint64{"command": 1},
 		Connections: 1, ConnectionsLimit: 2, StoreBytes: 1, StoreFree: 2, Turns: *took, Commits: *took, Node: true,

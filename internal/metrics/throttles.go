@@ -59,4 +59,7 @@ func (b *budgetSample) write(f *families) {
 	f.number(budgetWaiting, b.Waiting, l)
 	f.count(budgetCredited, b.credited, l)
 	f.count(budgetSpent, b.spent, l)
+	if b.Refill > 0 {
+		f.flag(budgetRefillDead, b.RefillError != "", l)
+	}
 }
