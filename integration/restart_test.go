@@ -191,14 +191,14 @@ func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 }
 
 // refusal returns the error of a start on that path, as that user.
-func refusal(t *testing.T, bin, path string, as *syscall.SysProcAttr) string {
+func refusal(t *testing.T, bin, path string, code int, as *syscall.SysProcAttr) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), bin, "--server.listen_addr", "127.0.0.1:0", "--storage.path", path)
 	cmd.Dir, cmd.SysProcAttr = "/", as
 	out, err := cmd.CombinedOutput()
 	exit := (*exec.ExitError)(nil)
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
-		t.Errorf("%s: %v: %s", path, err, out)
+	if !errors.As(err, &exit) || exit.ExitCode() != code {
+		t.Errorf("%s: %v, want exit code %d: %s", path, err, code, out)
 	}
 	if strings.Count(string(out), "\n") != 1 || !strings.HasPrefix(string(out), "fila: ") {
 		t.Errorf("not one line: %s", out)
@@ -211,12 +211,12 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	bin := kit.Binary(t)
 	path := filepath.Join(t.TempDir(), "data")
 	deep := filepath.Join(path, "nosuch", "data")
-	if said := refusal(t, bin, deep, nil); !strings.Contains(said, filepath.Dir(deep)) {
+	if said := refusal(t, bin, deep, 1, nil); !strings.Contains(said, filepath.Dir(deep)) {
 		t.Errorf("below a directory that does not exist it says %s", said)
 	}
 	c := kit.Connect(t, kit.Serve(t, "--storage.path", path).Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
-	if said := refusal(t, bin, path, nil); !strings.Contains(said, path) || !strings.Contains(said, "in use") {
+	if said := refusal(t, bin, path, 1, nil); !strings.Contains(said, path) || !strings.Contains(said, "in use") {
 		t.Errorf("a second broker says %s", said)
 	}
 	kit.Do(t, c, "FILA.ENQUEUE", "q", "x") // the first broker is unaffected
@@ -236,11 +236,18 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	if os.Getuid() == 0 {
 		somebody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	if said := refusal(t, program, filepath.Join(closed, "data"), somebody); !strings.Contains(said, closed) || !strings.Contains(said, "permission denied") {
+	if said := refusal(t, program, filepath.Join(closed, "data"), 2, somebody); !strings.Contains(said, closed) || !strings.Contains(said, "permission denied") {
 		t.Errorf("without permission it says %s", said)
 	}
-	if said := refusal(t, bin, filepath.Join(program, "data"), nil); !strings.Contains(said, "not a directory") {
+	if said := refusal(t, bin, filepath.Join(program, "data"), 1, nil); !strings.Contains(said, "not a directory") {
 		t.Errorf("below a file it says %s", said)
+	}
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "letter.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := refusal(t, bin, foreign, 2, nil); !strings.Contains(said, "letter.txt") || !strings.Contains(said, "storage.path") {
+		t.Errorf("among files of something else it says %s", said)
 	}
 }
 

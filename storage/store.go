@@ -12,6 +12,8 @@ var (
 	ErrLocked = errors.New("store is in use by another fila process")
 	// ErrCorrupt means that data read differs from what was written.
 	ErrCorrupt = errors.New("corrupt")
+	// ErrForeign means that the directory of a new store holds files of something else.
+	ErrForeign = errors.New("not files of a store")
 	// ErrClosed means that the store was closed, or that its last Reopen failed.
 	ErrClosed = errors.New("store is closed")
 	// ErrReopen means that an earlier commit failed and Reopen must succeed before the

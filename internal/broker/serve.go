@@ -427,7 +427,7 @@ func listenError(err error, setting string) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%s is in use by another process: is Fila running already? choose another with --%s", addr, setting)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("%s may not be listened on by this user: choose a port above 1023 with --%s", addr, setting)
+		return cli.UsageError{Err: fmt.Errorf("%s may not be listened on by this user: choose a port above 1023 with --%s", addr, setting)}
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%s is not an address of this machine: choose another with --%s", addr, setting)
 	}

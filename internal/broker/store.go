@@ -3,6 +3,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/rs/zerolog"
 
@@ -47,6 +48,9 @@ func openStore(cfg cli.Storage, node bool, files int, log zerolog.Logger) (store
 	})
 	if errors.Is(err, rocks.ErrNoCgo) {
 		return nil, cli.UsageError{Err: fmt.Errorf("storage.engine rocksdb: %w, or start with --storage.engine memory", err)}
+	}
+	if errors.Is(err, storage.ErrForeign) || errors.Is(err, fs.ErrPermission) { // another start does not help
+		return nil, cli.UsageError{Err: err}
 	}
 	if err != nil || node {
 		return s, err

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/linxGnu/grocksdb"
@@ -69,7 +70,7 @@ func open(path string, p profile) (*Store, error) {
 //
 //	checkVersion      the linked RocksDB is the one that the headers describe
 //	prepareDirectory  it exists and takes writes, or is created
-//	checkFiles        it holds a database or no data files at all
+//	checkFiles        it holds a database, or neither data files nor those of something else
 //	checkSurvey       no file is missing or inconsistent (survey.go, cut.go)
 //	checkFamilies     all column families are known
 //	openFamilies      RocksDB opens the store and replays its log
@@ -86,6 +87,9 @@ func openDatabase(path string, p profile) (*database, error) {
 	found, err := checkFiles(path)
 	if err != nil {
 		return nil, err
+	}
+	if !found.database && found.foreign != "" {
+		return nil, fmt.Errorf("%s: %w: name an empty directory with storage.path", found.foreign, storage.ErrForeign)
 	}
 	if found.database {
 		if err := checkSurvey(path, p.replica); err != nil {
@@ -212,8 +216,9 @@ func removeMatching(path, pattern string) {
 
 // contents is what a directory holds before RocksDB opens it.
 type contents struct {
-	database bool // CURRENT exists
-	tables   bool // at least one table file exists
+	database bool   // CURRENT exists
+	tables   bool   // at least one table file exists
+	foreign  string // files that are not of a store; "": none
 }
 
 // checkFiles lists the directory. It returns ErrCorrupt for data files without CURRENT: RocksDB
@@ -224,22 +229,38 @@ func checkFiles(path string) (contents, error) {
 		return contents{}, err
 	}
 	var is contents
-	data := ""
+	data, foreign := "", 0
 	for _, e := range entries {
-		switch ext := filepath.Ext(e.Name()); {
+		switch number, ext, _ := strings.Cut(e.Name(), "."); {
 		case e.Name() == currentFile:
 			is.database = true
-		case ext == ".sst":
+		case strings.Trim(number, "0123456789") == "" && number != "" && ext == "sst":
 			is.tables = true
 			data = e.Name()
-		case ext == ".log":
+		case strings.Trim(number, "0123456789") == "" && number != "" && ext == "log":
 			data = e.Name()
+		case !ofStore(e.Name()):
+			if foreign++; foreign == 1 {
+				is.foreign = e.Name()
+			}
 		}
+	}
+	if foreign > 1 {
+		is.foreign += fmt.Sprintf(" and %d more", foreign-1)
 	}
 	if data != "" && !is.database {
 		return contents{}, fmt.Errorf("%w: %s exists but %s does not", storage.ErrCorrupt, data, currentFile)
 	}
 	return is, nil
+}
+
+// ofStore reports whether a name may stand in the directory of a store that has no CURRENT yet: RocksDB's and
+// Fila's own, those that are hidden, and what a file system has in its root.
+func ofStore(name string) bool {
+	if name == "lost+found" || strings.HasSuffix(name, ".dbtmp") {
+		return true
+	}
+	return slices.ContainsFunc([]string{"fila", ".", "LOCK", "LOG", "IDENTITY", "OPTIONS-", manifestPrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // checkFamilies returns ErrFormat for a store with an unknown column family and ErrCorrupt for one

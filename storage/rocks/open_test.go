@@ -294,3 +294,37 @@ func TestTheNumberOfOpenTablesIsTheLesser(t *testing.T) {
 		}
 	}
 }
+
+// A new store is made in a directory of its own. What lies beside an existing one does not matter.
+func TestANewStoreIsNotMadeAmongFilesOfSomethingElse(t *testing.T) {
+	for names, want := range map[string]string{
+		"letter.txt": "letter.txt: not files of a store", "app.log other": "app.log and 1 more", "lost+found .snapshot fila.toml LOCK": "",
+	} {
+		dir := t.TempDir()
+		for name := range strings.FieldsSeq(names) {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := rocks.Open(rocks.Options{Path: dir})
+		if (err == nil) != (want == "") || err != nil && (!errors.Is(err, storage.ErrForeign) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", names, err)
+		}
+		if err != nil {
+			if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != len(strings.Fields(names)) {
+				t.Errorf("%s: a refused start has left %v", names, left)
+			}
+			continue
+		}
+		if err := errors.Join(s.Close(), os.WriteFile(filepath.Join(dir, "letter.txt"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if s, err = rocks.Open(rocks.Options{Path: dir}); err != nil {
+			t.Errorf("an existing store: %v", err)
+			continue
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
