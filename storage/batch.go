@@ -45,8 +45,9 @@ const (
 //
 // The zero value is ready for use. One goroutine at a time may use a batch.
 type Batch struct {
-	buf   []byte // header and records; the header's count is patched by Bytes
-	count uint32
+	buf    []byte // header and records; the header's count is patched by Bytes
+	count  uint32
+	ranges bool // there is a range delete
 }
 
 // Record is one operation of a batch.
@@ -89,6 +90,7 @@ func (b *Batch) DeleteRange(f Family, from, to []byte) {
 	if bytes.Compare(from, to) >= 0 {
 		return
 	}
+	b.ranges = true
 	b.start(OpDeleteRange, f)
 	b.bytes(from)
 	b.bytes(to)
@@ -107,10 +109,14 @@ func (b *Batch) Append(other *Batch) {
 	b.header()
 	b.buf = append(b.buf, other.buf[batchHeader:]...)
 	b.count += other.count
+	b.ranges = b.ranges || other.ranges
 }
 
 // Len returns the number of records.
 func (b *Batch) Len() int { return int(b.count) }
+
+// DeletesRange reports whether a record deletes a range.
+func (b *Batch) DeletesRange() bool { return b.ranges }
 
 // Size returns the length of Bytes.
 func (b *Batch) Size() int { return max(len(b.buf), batchHeader) }
@@ -125,7 +131,7 @@ func (b *Batch) Bytes() []byte {
 
 // Reset empties the batch and keeps its memory up to batchKeepMax.
 func (b *Batch) Reset() {
-	b.count = 0
+	b.count, b.ranges = 0, false
 	if cap(b.buf) > batchKeepMax {
 		b.buf = nil
 		return
@@ -165,16 +171,19 @@ func AdoptBatch(rep []byte) (*Batch, error) {
 	}
 	count := binary.LittleEndian.Uint32(rep[8:])
 	var seen uint64
+	ranges := false
 	for rest := rep[batchHeader:]; len(rest) > 0; seen++ {
+		var r Record
 		var err error
-		if _, rest, err = nextRecord(rest); err != nil {
+		if r, rest, err = nextRecord(rest); err != nil {
 			return nil, fmt.Errorf("batch record %d: %w", seen, err)
 		}
+		ranges = ranges || r.Op == OpDeleteRange
 	}
 	if seen != uint64(count) {
 		return nil, fmt.Errorf("batch of %d records says it has %d: %w", seen, count, ErrCorrupt)
 	}
-	return &Batch{buf: rep, count: count}, nil
+	return &Batch{buf: rep, count: count, ranges: ranges}, nil
 }
 
 func (b *Batch) header() {

@@ -36,7 +36,8 @@ type Store struct {
 	skip, skipped int
 	tried         atomic.Int64 // free bytes at the last failed attempt to open for writing; 0: none
 
-	many sync.Pool // of *manyRead
+	many    sync.Pool // of *manyRead
+	reclaim reclaim
 
 	mu             sync.Mutex
 	cond           *sync.Cond
@@ -73,8 +74,11 @@ func (s *Store) Commit(b *storage.Batch, sync bool) error {
 		return s.write("commit", func(*database) error { return nil })
 	}
 	return s.write("commit", func(d *database) error {
-		if s.full.Load() {
+		switch {
+		case s.full.Load():
 			defer s.recordFreed(d, b)
+		case b.DeletesRange():
+			s.reclaim.note(s, b)
 		}
 		if !sync {
 			err := d.writer.write(b.Bytes(), false)
@@ -162,6 +166,7 @@ func (s *Store) Reopen() error {
 		return fmt.Errorf("reopen: %w", err)
 	}
 	full := err != nil
+	s.stopReclaiming()
 	s.takeExclusive()
 	defer s.endExclusive()
 	return s.replace(func() (opening, error) {
@@ -176,6 +181,7 @@ func (s *Store) Reopen() error {
 // Checkpoint, and opens it again. It waits for running operations and open iterators. After an error
 // the store is closed.
 func (s *Store) Replace(change func() error) error {
+	s.stopReclaiming()
 	s.takeExclusive()
 	defer s.endExclusive()
 	return s.replace(func() (opening, error) {
@@ -254,6 +260,7 @@ func (s *Store) probe() error {
 // Close waits for running reads and open iterators, syncs unsynced commits and closes the database.
 // Further calls return nil.
 func (s *Store) Close() error {
+	s.stopReclaiming()
 	s.takeExclusive()
 	defer s.endExclusive()
 	d := s.set(nil, errClosed)
