@@ -320,7 +320,9 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 				continue
 			}
 		}
-		e.sleep(alarm, clock, state.busy, repairAt)
+		if !e.sleep(alarm, clock, state.busy, repairAt) {
+			batchLinger.Yield(now) // else the commit under way and all clients wait until there is nothing left to do
+		}
 	}
 }
 
@@ -375,11 +377,12 @@ func (e *Engine) collect(spare []*Task) ([]*Task, state) {
 
 // sleep returns when there may be something to do: a wake-up, a timer of the core, a commit
 // that stalls, or the next attempt to restore the store. While a commit is under way and the
-// open batch is full, timers do not wake the loop: their writes would have no place.
+// open batch is full, timers do not wake the loop: their writes would have no place. It reports whether it has
+// waited at all.
 //
 // The alarm is set anew each time, also to a later one: to wake for a timer that has gone, such as that
 // of a lease that was acked, costs a thousand times as much.
-func (e *Engine) sleep(alarm *time.Timer, clock *clock, busy bool, repairAt time.Time) {
+func (e *Engine) sleep(alarm *time.Timer, clock *clock, busy bool, repairAt time.Time) (slept bool) {
 	at := e.core.nextTimer()
 	now := clock.now()
 	wait := time.Hour
@@ -393,13 +396,14 @@ func (e *Engine) sleep(alarm *time.Timer, clock *clock, busy bool, repairAt time
 		wait = min(wait, repairAt.Sub(now))
 	}
 	if wait <= 0 {
-		return
+		return false
 	}
 	alarm.Reset(wait)
 	select {
 	case <-e.wake:
 	case <-alarm.C:
 	}
+	return true
 }
 
 // startCommit hands a work to the committer. It does not block, since there is only one work

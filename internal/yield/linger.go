@@ -1,6 +1,9 @@
 package yield
 
-import "time"
+import (
+	"runtime"
+	"time"
+)
 
 // Linger decides whether a batch of tasks waits for more of them although it could be committed
 // (adaptive group commit).
@@ -14,6 +17,8 @@ type Linger struct {
 	since time.Time // when the batch could be committed and had tasks; zero: not lingering
 	n     int       // tasks in the batch at the last yield
 	empty int       // consecutive yields after which no task had arrived
+
+	polled time.Time // the last look at the network of Yield
 }
 
 const (
@@ -23,6 +28,8 @@ const (
 	// lingerMax bounds the wait of a batch. It is about the duration of a commit on a fast
 	// disk.
 	lingerMax = 300 * time.Microsecond
+	// pollEvery is the time between two looks at the network of an owner without a pause.
+	pollEvery = time.Millisecond
 )
 
 // NewLinger returns a linger, which its owner has to close. One that is not enabled never waits.
@@ -59,6 +66,18 @@ func (l *Linger) Wait(now time.Time, n, released int) bool {
 	}
 	l.poll.Wait()
 	return true
+}
+
+// Yield lets runnable goroutines run, and once in pollEvery those that wait for the network, which Go looks at only
+// when nothing is runnable: the owner has work for another turn at once, which may go on for long. While others
+// never cease to be runnable, a look at the network takes up to 10 ms.
+func (l *Linger) Yield(now time.Time) {
+	if l.poll == nil || now.Sub(l.polled) < pollEvery {
+		runtime.Gosched()
+		return
+	}
+	l.poll.Wait()
+	l.polled = time.Now()
 }
 
 // Over ends the linger when a batch is cut.
