@@ -67,7 +67,7 @@ func (n *nodes) row(*harness.Node) (end func() error, err error) {
 		return nil, err
 	}
 	resume := func() error { return third.Signal(syscall.SIGCONT) }
-	if until(rowTime, votes) != nil {
+	if voted := until(rowTime, votes) == nil; !voted {
 		n.counts["row without a vote"]++
 		return func() error { return after(resume, func() error { return n.votesAgain(first) }) }, nil
 	}
