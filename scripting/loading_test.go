@@ -24,7 +24,7 @@ func TestLoadsTakeABoundedShareOfTheProcessor(t *testing.T) {
 	for name, source := range sources {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := patientSandbox(t, time.Minute)
+				s := sandbox(t)
 				var work effort
 				_, _ = compile(s.lib, hook.OnEnqueue, source, s.cfg.Source, &work)
 				each := loadShare * work.duration()
@@ -68,7 +68,7 @@ func TestTheCompilationOfAScriptIsBounded(t *testing.T) {
 		}
 		return b.String()
 	}
-	s := patientSandbox(t, time.Minute)
+	s := sandbox(t)
 	for name, c := range map[string]struct {
 		source string
 		line   int // 0: it is accepted
@@ -96,7 +96,7 @@ func TestTheCompilationOfAScriptIsBounded(t *testing.T) {
 
 // Limits of a whole script, from both sides.
 func TestLimitsOfASource(t *testing.T) {
-	s := patientSandbox(t, time.Minute)
+	s := sandbox(t)
 	for text, source := range map[string]func(n int) string{
 		"more than 500 functions":     func(n int) string { return "local f " + strings.Repeat("f = function() end ", 499+n) }, // and the hook
 		"more than 100 operations":    func(n int) string { return "local x = 1 x = x" + strings.Repeat(" + x", 100+n) },
@@ -114,7 +114,7 @@ func TestLimitsOfASource(t *testing.T) {
 
 // What the parser would have to keep unfinished is bounded, and nothing else is.
 func TestWhatIsPendingIsBounded(t *testing.T) {
-	s := patientSandbox(t, time.Minute)
+	s := sandbox(t)
 	const function = " function on_enqueue(msg) end"
 	for name, source := range map[string]string{
 		"parentheses": "local a = " + strings.Repeat("(", 2000) + "1" + strings.Repeat(")", 2000),
@@ -151,7 +151,7 @@ func TestWhatIsPendingIsBounded(t *testing.T) {
 
 // What is nested too deeply is told so, wherever it stands.
 func TestNestingInFunctionsIsRefusedInItsWords(t *testing.T) {
-	_, err := accept(patientSandbox(t, time.Minute), hook.OnEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
+	_, err := accept(sandbox(t), hook.OnEnqueue, strings.Repeat("function f() ", 500)+strings.Repeat("end ", 500))
 	if err == nil || !strings.Contains(err.Error(), "nested too deeply") {
 		t.Error(err)
 	}
@@ -277,7 +277,7 @@ func TestTheQueueOfLoadsIsBounded(t *testing.T) {
 			t.Errorf("load %d may wait: %v", n+1, ok)
 		}
 	}
-	s := patientSandbox(t, time.Minute)
+	s := sandbox(t)
 	s.loads.classes[1] = c
 	if _, err := s.Load(hook.Caller{Name: "a", Trial: true}, hook.OnEnqueue, "function on_enqueue() end"); !errors.Is(err, hook.ErrBusy) {
 		t.Errorf("beyond the bound: %v", err)

@@ -143,7 +143,7 @@ func TestFailureResults(t *testing.T) {
 }
 
 func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
-	s := patientSandbox(t, time.Minute)
+	s := sandbox(t)
 	for source, want := range map[string]struct {
 		line int
 		text string

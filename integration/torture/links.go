@@ -25,8 +25,8 @@ func (n *nodes) partition(node *harness.Node) (end func() error, err error) {
 	return n.whole(node), nil
 }
 
-// silence drops what a node sends, or gets, or both. It lasts until its links have ended, without a word to either
-// end.
+// silence drops what a node sends, or gets, or both. Both ends hear nothing until their
+// links end.
 func (n *nodes) silence(node *harness.Node) (end func() error, err error) {
 	w := [][2]harness.Cut{{harness.Stalled, harness.Stalled}, {harness.Stalled, harness.Whole}, {harness.Whole, harness.Stalled}}[n.chance.IntN(3)]
 	n.cluster.Network.Isolate(node.ID, w[0], w[1])

@@ -21,7 +21,7 @@ import (
 const (
 	ruleServes history.Rule = "a cluster serves when a majority of its nodes is well"
 	ruleHeals  history.Rule = "all nodes serve soon after the last fault is over"
-	ruleIdle   history.Rule = "a node that nobody asks is idle"
+	ruleIdle   history.Rule = "a node without clients is idle"
 	ruleEnds   history.Rule = "a node that is told to end ends in order"
 	ruleEqual  history.Rule = "the stores of nodes at the same entry are equal"
 )

@@ -126,7 +126,7 @@ func layers() map[string]layer {
 		// Judge the replies of clients, and cut the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},
-		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/progress", "internal/smalldisk"}, tests: []string{"integration/kit"}},
+		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/proc", "internal/progress", "internal/smalldisk"}, tests: []string{"integration/kit"}},
 		// Damages stores, and locates the deletions in them.
 		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}, tests: []string{"integration/kit"}},
 		"internal/tidy":      {},
