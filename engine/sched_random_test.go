@@ -316,6 +316,23 @@ func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 	j.report(t, n)
 }
 
+// Two throttles that both have a rate and a concurrency were each too short-lived to be reserved while a class
+// waited for the other: the oldest claim went nowhere, and with it every class with several throttles.
+func TestAClaimAtThrottlesWithRateAndConcurrencyIsServed(t *testing.T) {
+	const seed = 9172
+	u := newSetUp(seed)
+	u.relaxed = true
+	u.run(setUpSeconds*time.Second, u.enough)
+	j := &schedJudge{}
+	j.add(seed, u)
+	if len(j.several) < 6 {
+		t.Fatalf("%d classes with several throttles are judged", len(j.several))
+	}
+	if low := spread(t, "part of its share, a class with several throttles", j.several, 0.5); low > 0 {
+		t.Errorf("%.0f %% get less than half of their share", 100*low)
+	}
+}
+
 // enough reports whether the set-up has delivered enough messages to be judged.
 func (u *setUp) enough() bool { return u.deliveries >= setUpDeliveries*max(int(u.quantum)/20, 1) }
 

@@ -136,20 +136,36 @@ func (t *throttle) holds(now, tokens int64) bool {
 // from any moment, in nanoseconds.
 func (t *throttle) interval(need int64) float64 {
 	if t.set.Rate > 0 {
-		return max(float64(need)*1e9/t.set.Rate, t.nextEnd()*float64(min(t.set.Concurrency, 1)))
+		return max(t.refill(need), t.nextEnd()*float64(min(t.set.Concurrency, 1)))
 	}
 	return t.nextEnd()
 }
 
 // reserveFor is how long room of the throttle for that need may stay reserved, in nanoseconds.
-// Under a rate it is less than the time until as many tokens again, because a bucket that is
-// full with the reserved ones loses those. Without a rate nothing is lost but the use of one
-// slot, so a reservation may last several intervals.
+//
+//	slots alone     nothing is lost but the use of one: several intervals
+//	tokens bind     less than the time until as many tokens again, because a bucket that is full with the
+//	                reserved ones loses those
+//	slots bind,     longer than an interval: of two throttles of a class that both have a rate, the one with
+//	beside a rate   the longer interval may then be reserved while the class waits for the other. With
+//	                less, neither was, and the class kept its claim, and all later ones, for ever
 func (t *throttle) reserveFor(need int64) float64 {
-	if t.set.Rate > 0 {
-		return 0.8 * t.interval(need)
+	switch tokens := t.refill(need); {
+	case tokens == 0:
+		return 4 * t.nextEnd()
+	case t.set.Concurrency == 0 || tokens >= t.nextEnd():
+		return 0.8 * tokens
+	default:
+		return 1.5 * t.nextEnd()
 	}
-	return 4 * t.interval(need)
+}
+
+// refill is the time in which the bucket gets tokens for that need, in nanoseconds; 0 without a rate.
+func (t *throttle) refill(need int64) float64 {
+	if t.set.Rate == 0 {
+		return 0
+	}
+	return float64(need) * 1e9 / t.set.Rate
 }
 
 // holdsAt is the time at which the bucket will hold so many tokens, in Unix nanoseconds, later
