@@ -132,15 +132,6 @@ func (t *throttle) holds(now, tokens int64) bool {
 	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(tokens)
 }
 
-// interval is the expected time until the throttle gets room for a delivery of that need, seen
-// from any moment, in nanoseconds.
-func (t *throttle) interval(need int64) float64 {
-	if t.set.Rate > 0 {
-		return max(t.refill(need), t.nextEnd()*float64(min(t.set.Concurrency, 1)))
-	}
-	return t.nextEnd()
-}
-
 // reserveFor is how long room of the throttle for that need may stay reserved, in nanoseconds.
 //
 //	slots alone     nothing is lost but the use of one: several intervals
