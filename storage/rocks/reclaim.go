@@ -14,13 +14,14 @@ import (
 )
 
 // The records of a queue that was purged or deleted go by the deletion of a range, which RocksDB keeps in memory
-// until it happens to write a table: their space came back with the next start. So a while after such a deletion
-// the range is compacted, if there is much in it.
+// until it happens to write a table, and for which it compacts nothing. So a while after such a deletion the range
+// is compacted, if there is much in it. Ranges that wait are in memory only: what was deleted shortly before the end
+// of a process goes with later compactions.
 
 const (
 	reclaimAfter = 10 * time.Second
 	reclaimLeast = 4 << 20 // bytes of tables within a range, compressed
-	reclaimMost  = 1000    // ranges of a family that wait; more become one that has them all
+	reclaimMost  = 1000    // ranges of a family that wait and do not touch; the space of more goes with later compactions
 )
 
 // reclaim is the ranges whose space is to come back.
@@ -38,16 +39,25 @@ func (r *reclaim) note(s *Store, b *storage.Batch) {
 		r.ranges = map[storage.Family][]grocksdb.Range{}
 	}
 	_ = b.Each(func(rec storage.Record) error { // a batch built here parses
-		if rec.Op == storage.OpDeleteRange {
-			r.ranges[rec.Family] = append(r.ranges[rec.Family], grocksdb.Range{Start: bytes.Clone(rec.Key), Limit: bytes.Clone(rec.Value)})
-			if len(r.ranges[rec.Family]) > reclaimMost {
-				r.ranges[rec.Family] = []grocksdb.Range{hull(r.ranges[rec.Family])}
-			}
+		if rec.Op != storage.OpDeleteRange {
+			return nil
 		}
+		all := r.ranges[rec.Family]
+		all = append(all, grocksdb.Range{Start: bytes.Clone(rec.Key), Limit: bytes.Clone(rec.Value)})
+		if len(all) > 2*reclaimMost {
+			all = joined(all)
+			all = all[:min(len(all), reclaimMost)]
+		}
+		r.ranges[rec.Family] = all
 		return nil
 	})
-	if r.timer == nil {
-		r.timer = time.AfterFunc(reclaimAfter, func() { s.reclaimSpace() })
+	r.arm(s)
+}
+
+// arm has the ranges compacted after a while, if there are any. The caller holds mu.
+func (r *reclaim) arm(s *Store) {
+	if r.timer == nil && len(r.ranges) > 0 {
+		r.timer = time.AfterFunc(reclaimAfter, s.reclaimSpace)
 	}
 }
 
@@ -64,7 +74,7 @@ func (s *Store) reclaimSpace() {
 	ranges := s.reclaim.take()
 	d, err := s.acquire()
 	if err != nil {
-		return // closed: the next start writes a table, and compacts
+		return // closed
 	}
 	defer s.release()
 	o := grocksdb.NewCompactRangeOptions()
@@ -85,6 +95,13 @@ func (s *Store) reclaimSpace() {
 			}
 		}
 	}
+}
+
+// resumeReclaiming is called when a database is open again, after stopReclaiming.
+func (s *Store) resumeReclaiming() {
+	s.reclaim.mu.Lock()
+	defer s.reclaim.mu.Unlock()
+	s.reclaim.arm(s)
 }
 
 // stopReclaiming ends a compaction under way, for which a Close or Reopen would wait.
@@ -114,18 +131,4 @@ func joined(all []grocksdb.Range) (apart []grocksdb.Range) {
 		apart = append(apart, r)
 	}
 	return apart
-}
-
-// hull returns the range that has all others.
-func hull(all []grocksdb.Range) grocksdb.Range {
-	h := all[0]
-	for _, r := range all[1:] {
-		if bytes.Compare(r.Start, h.Start) < 0 {
-			h.Start = r.Start
-		}
-		if bytes.Compare(r.Limit, h.Limit) > 0 {
-			h.Limit = r.Limit
-		}
-	}
-	return h
 }

@@ -167,6 +167,7 @@ func (s *Store) Reopen() error {
 	}
 	full := err != nil
 	s.stopReclaiming()
+	defer s.resumeReclaiming()
 	s.takeExclusive()
 	defer s.endExclusive()
 	return s.replace(func() (opening, error) {
@@ -182,6 +183,7 @@ func (s *Store) Reopen() error {
 // the store is closed.
 func (s *Store) Replace(change func() error) error {
 	s.stopReclaiming()
+	defer s.resumeReclaiming()
 	s.takeExclusive()
 	defer s.endExclusive()
 	return s.replace(func() (opening, error) {
