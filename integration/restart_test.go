@@ -232,15 +232,18 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Chmod(closed, 0o755) }) // otherwise only root could remove it
-	var somebody *syscall.SysProcAttr
+	var otherUser *syscall.SysProcAttr
 	if os.Getuid() == 0 {
-		somebody = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		otherUser = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	if said := refusal(t, program, filepath.Join(closed, "data"), 2, somebody); !strings.Contains(said, closed) || !strings.Contains(said, "permission denied") {
+	if said := refusal(t, program, filepath.Join(closed, "data"), 2, otherUser); !strings.Contains(said, closed) || !strings.Contains(said, "permission denied") {
 		t.Errorf("without permission it says %s", said)
 	}
-	if said := refusal(t, bin, filepath.Join(program, "data"), 1, nil); !strings.Contains(said, "not a directory") {
+	if said := refusal(t, bin, filepath.Join(program, "data"), 2, nil); !strings.Contains(said, "not a directory") {
 		t.Errorf("below a file it says %s", said)
+	}
+	if said := refusal(t, bin, program, 2, nil); !strings.Contains(said, "not a directory") {
+		t.Errorf("of a file it says %s", said)
 	}
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "letter.txt"), nil, 0o600); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"syscall"
 
 	"github.com/rs/zerolog"
 
@@ -49,7 +50,7 @@ func openStore(cfg cli.Storage, node bool, files int, log zerolog.Logger) (store
 	if errors.Is(err, rocks.ErrNoCgo) {
 		return nil, cli.UsageError{Err: fmt.Errorf("storage.engine rocksdb: %w, or start with --storage.engine memory", err)}
 	}
-	if errors.Is(err, storage.ErrForeign) || errors.Is(err, fs.ErrPermission) { // another start does not help
+	if errors.Is(err, storage.ErrForeign) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) { // another start does not help
 		return nil, cli.UsageError{Err: err}
 	}
 	if err != nil || node {

@@ -50,6 +50,22 @@ func mount(t *testing.T) string {
 	return disk
 }
 
+// fullStore returns a store with a backlog on a disk that was filled before it was opened; disk is "" where none can be
+// mounted.
+func fullStore(t *testing.T) (disk string, s *rocks.Store, keys [][]byte) {
+	t.Helper()
+	if disk = mount(t); disk == "" {
+		return "", nil, nil
+	}
+	dir := filepath.Join(disk, "store")
+	s = openWithReserve(t, dir)
+	keys = backlog(t, s, 2000)
+	if err := errors.Join(s.Close(), smalldisk.Fill(disk)); err != nil {
+		t.Fatal(err)
+	}
+	return disk, openWithReserve(t, dir), keys
+}
+
 // backlog puts so many messages of 10,000 bytes into queue 1, and returns their keys.
 func backlog(t *testing.T, s *rocks.Store, n int) (keys [][]byte) {
 	t.Helper()
@@ -130,17 +146,10 @@ func TestAStoreOnAFullDiskCanBeEmptied(t *testing.T) {
 
 // An attempt to make space that fails, since what is in memory does not fit, refuses no deletion beside it.
 func TestDeletionsGoOnWhileSpaceIsMade(t *testing.T) {
-	disk := mount(t)
+	disk, s, keys := fullStore(t)
 	if disk == "" {
 		return
 	}
-	dir := filepath.Join(disk, "store")
-	s := openWithReserve(t, dir)
-	keys := backlog(t, s, 2000)
-	if err := errors.Join(s.Close(), smalldisk.Fill(disk)); err != nil {
-		t.Fatal(err)
-	}
-	s = openWithReserve(t, dir)
 	empty(t, s, keys[:1], false)
 	const deletions = 100
 	var relieving sync.WaitGroup
@@ -172,17 +181,10 @@ func TestDeletionsGoOnWhileSpaceIsMade(t *testing.T) {
 // A store that lives in the space of its reserve, and loses that as well, comes back when it has a part
 // of it again: the reserve is not there to be released once more.
 func TestAFullStoreThatHasFailedIsReopenedWithoutAReserve(t *testing.T) {
-	disk := mount(t)
+	disk, s, keys := fullStore(t)
 	if disk == "" {
 		return
 	}
-	dir := filepath.Join(disk, "store")
-	s := openWithReserve(t, dir)
-	keys := backlog(t, s, 2000)
-	if err := errors.Join(s.Close(), smalldisk.Fill(disk)); err != nil {
-		t.Fatal(err)
-	}
-	s = openWithReserve(t, dir)
 	if err := smalldisk.Fill(disk); err != nil { // the space of the reserve
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/linxGnu/grocksdb"
 
@@ -124,7 +125,7 @@ func prepareDirectory(path string) error {
 	} else if err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", parent)
+		return fmt.Errorf("%s is %w", parent, syscall.ENOTDIR)
 	}
 	err := os.Mkdir(path, 0o750)
 	switch {
@@ -140,7 +141,7 @@ func prepareDirectory(path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return errors.New("is not a directory")
+		return fmt.Errorf("it is %w", syscall.ENOTDIR)
 	}
 	return probe(path, 1)
 }
