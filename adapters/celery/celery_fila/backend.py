@@ -124,11 +124,12 @@ class FilaBackend(KeyValueStoreBackend):
         self._set_with_state(key, value, states.SUCCESS)
 
     def _set_with_state(self, key, value, state):
-        """Adds a value and removes the older ones. A success stays, whatever comes late: a task that is tried again may
-        end before the process of its first attempt has stored RETRY."""
+        """Adds a value and removes the older ones. An end stays, whatever comes late: a task that is tried again may
+        end before the process of its first attempt has stored RETRY. A success stays beside a failure, as Celery has it."""
         own, page = self._run(self._enqueue(key, value), self._browse(key))
         others = [m for m in self._all(key, page) if m[b"id"] != own]
-        if state != states.SUCCESS and any(self.decode(m[b"payload"]).get("status") == states.SUCCESS for m in others):
+        lasting = {states.SUCCESS} if state in states.READY_STATES else states.READY_STATES
+        if state != states.SUCCESS and any(self.decode(m[b"payload"]).get("status") in lasting for m in others):
             remove = [own]
         else:
             remove = [m[b"id"] for m in others if m[b"id"] < own]

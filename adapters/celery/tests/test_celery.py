@@ -55,6 +55,14 @@ class TestCelery(unittest.TestCase):
     def test_retries(self):
         self.assertEqual(self.get(self.app.third_time.delay()), 2)
 
+    def test_a_failure_is_not_replaced_by_a_late_retry(self):
+        backend = self.app.app.backend
+        key = backend.get_key_for_task("failed")
+        backend.store_result("failed", ValueError("no such order"), "FAILURE")
+        backend._set_with_state(key, backend.encode({"status": "RETRY", "result": None, "task_id": "failed"}), "RETRY")
+        with self.assertRaises(ValueError):
+            self.get(self.app.app.AsyncResult("failed"))
+
     def test_a_success_is_not_replaced_by_a_late_retry(self):
         backend = self.app.app.backend
         key = backend.get_key_for_task("late")
