@@ -35,7 +35,7 @@ type patient struct {
 	queues  []client.Map // FILA.QUEUE INFO
 	oldest  map[string]time.Duration
 	scripts []client.Map // FILA.SCRIPT STATS
-	ticks   []string     // recurring messages and refills that never tick again
+	ticks   []string     // recurring messages and refills that never tick again, and why
 	users   []client.Map
 	nodes   []client.Map // FILA.CLUSTER STATUS; none of a broker that is no node
 	time    time.Time    // the broker's
@@ -263,8 +263,8 @@ func paused(p *patient) []finding {
 
 func ticks(p *patient) []finding {
 	var all []finding
-	for _, name := range p.ticks {
-		all = append(all, finding{name + " never ticks again: its time zone is gone", "install the zone (package tzdata) and start the broker again, or set it with another one"})
+	for _, what := range p.ticks {
+		all = append(all, finding{what, "if its zone is missing, install it (package tzdata) and start the broker again"})
 	}
 	return all
 }
@@ -423,15 +423,15 @@ func (c *call) examineQueues(p *patient) error {
 func (c *call) examineTicks(p *patient) error {
 	for _, x := range []struct {
 		words []string
-		dead  func(m client.Map) bool
+		why   string // the field that says why there is no next tick
 		name  string
 	}{
-		{[]string{"FILA.CRON", "LIST"}, func(m client.Map) bool { return m.Int("next_at") == 0 && m.Text("last_error") != "" }, "the recurring message "},
-		{[]string{"FILA.BUDGET", "LIST"}, func(m client.Map) bool { return m.Text("refill_error") != "" }, "the refill of budget "},
+		{[]string{"FILA.CRON", "LIST"}, "last_error", "the recurring message "},
+		{[]string{"FILA.BUDGET", "LIST"}, "refill_error", "the refill of budget "},
 	} {
 		err := c.pages(x.words, func(m client.Map) bool {
-			if x.dead(m) {
-				p.ticks = append(p.ticks, x.name+m.Text("name"))
+			if why := m.Text(x.why); m.Int("next_at") == 0 && why != "" {
+				p.ticks = append(p.ticks, x.name+m.Text("name")+" never ticks again: "+why)
 			}
 			return true
 		})

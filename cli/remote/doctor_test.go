@@ -29,7 +29,7 @@ func TestTheDoctorFindsAFullDiskAndAnOldCertificate(t *testing.T) {
 		"memory that is nearly used": {"memory", &patient{stats: client.Map{with("memory_used", int64(75<<20)), with("memory_limit", int64(100<<20)), with("keys", int64(5))}}, "75 of 100 MiB of memory are used, 0 of them by 5 fairness keys"},
 		"memory that is used up":     {"memory", &patient{stats: client.Map{with("memory_used", int64(85<<20)), with("memory_limit", int64(100<<20)), with("memory_full", int64(1))}}, "new messages are refused with OOM"},
 		"all ticks have a next":      {"ticks", &patient{}, ""},
-		"a zone is gone":             {"ticks", &patient{ticks: []string{"the recurring message report"}}, "the recurring message report never ticks again"},
+		"a zone is gone":             {"ticks", &patient{ticks: []string{"the recurring message report never ticks again: invalid expression or zone"}}, "the recurring message report never ticks again"},
 		"there is no certificate":    {"certificate", &patient{now: now}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
