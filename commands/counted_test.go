@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/command"
 )
 
 // Each command that a transaction may have is counted once in INFO commandstats when EXEC runs it.
@@ -18,44 +20,29 @@ func TestEveryCommandOfATransactionIsCounted(t *testing.T) {
 		}
 		t.Run(c.Name, func(t *testing.T) {
 			conn := newServer(t, nil).connect("")
-			receipt, id := "", ""
-			for _, e := range c.Spec.Examples {
-				args, err := splitLine(strings.NewReplacer("<receipt>", receipt, "<id>", id).Replace(e.Command()))
-				if err != nil {
-					t.Fatal(err)
+			eachExample(t, c, func(e command.Example, args []string) string {
+				if !calledBy(c, args) {
+					return conn.do(args...)
 				}
-				own, want := calledBy(c, args), 1
+				before, want := callsOf(t, conn, c), 1
 				if c.Name == "info" {
 					want++ // that of callsOf
 				}
-				before := callsOf(t, conn, c)
-				var got string
-				if own {
-					conn.do("MULTI")
-					if queued := conn.do(args...); !strings.HasPrefix(queued, "+QUEUED") {
-						conn.do("DISCARD")
-						continue // an example of a mistake
-					}
-					if got = conn.do("EXEC"); strings.HasPrefix(got, "-EXECABORT") {
-						t.Logf("%s: %s", e.Command(), got)
-						continue
-					}
-				} else {
-					got = conn.do(args...)
+				conn.do("MULTI")
+				if queued := conn.do(args...); !strings.HasPrefix(queued, "+QUEUED") {
+					conn.do("DISCARD")
+					return "" // an example of a mistake
 				}
-				if own {
-					tried++
+				got := conn.do("EXEC")
+				if strings.HasPrefix(got, "-EXECABORT") {
+					return ""
 				}
-				if found := receiptPattern().FindString(got); found != "" {
-					receipt = found
+				tried++
+				if n := callsOf(t, conn, c) - before; n != want {
+					t.Errorf("%s: %d calls, want %d", e.Command(), n, want)
 				}
-				if found := uuid().FindString(got); found != "" {
-					id = found
-				}
-				if n := callsOf(t, conn, c) - before; own && n != want {
-					t.Errorf("%s: %d calls", e.Command(), n)
-				}
-			}
+				return got
+			})
 		})
 	}
 	if tried < 50 {

@@ -211,24 +211,34 @@ func TestExamplesAreTrue(t *testing.T) {
 	for _, c := range everyCommand() {
 		t.Run(c.Name, func(t *testing.T) {
 			conn := newServer(t, nil).connect("")
-			receipt, id := "", ""
-			for _, e := range c.Spec.Examples {
-				args, err := splitLine(strings.NewReplacer("<receipt>", receipt, "<id>", id).Replace(e.Command()))
-				if err != nil {
-					t.Fatal(err)
+			eachExample(t, c, func(e command.Example, args []string) string {
+				reply := conn.do(args...)
+				if got := mask(printed(t, reply)); e.Reply() != "..." && got != e.Reply() {
+					t.Errorf("%s\ngot  %s\nwant %s", e.Command(), got, e.Reply())
 				}
-				got := printed(t, conn.do(args...))
-				if found := receiptPattern().FindString(got); found != "" {
-					receipt = found
-				}
-				if found := uuid().FindString(got); found != "" {
-					id = found
-				}
-				if e.Reply() != "..." && mask(got) != e.Reply() {
-					t.Errorf("%s\ngot  %s\nwant %s", e.Command(), mask(got), e.Reply())
-				}
-			}
+				return reply
+			})
 		})
+	}
+}
+
+// eachExample calls do with the examples of a command, one after the other. The receipts and ids in them are those of
+// the replies before, which do returns.
+func eachExample(t *testing.T, c *entry, do func(e command.Example, args []string) (reply string)) {
+	t.Helper()
+	receipt, id := "", ""
+	for _, e := range c.Spec.Examples {
+		args, err := splitLine(strings.NewReplacer("<receipt>", receipt, "<id>", id).Replace(e.Command()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := do(e, args)
+		if found := receiptPattern().FindString(got); found != "" {
+			receipt = found
+		}
+		if found := uuid().FindString(got); found != "" {
+			id = found
+		}
 	}
 }
 
