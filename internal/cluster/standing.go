@@ -30,7 +30,7 @@ type standing struct {
 	Instance string `json:"instance"` // the last one of them
 	Term     uint64 `json:"term"`
 	Entry    uint64 `json:"entry"` // that its log has for good; of a process that begins, the newest of its log
-	// Led is the newest term that the node has led, in a greeting only.
+	// Led is the newest term that the node has led: of a greeting, and of what is known of others.
 	Led uint64 `json:"led,omitempty"`
 }
 
@@ -179,6 +179,9 @@ func (n *Node) noteStanding(s *Status) {
 		return
 	}
 	known := n.heardOf[s.Node]
+	if known != nil {
+		said.Led = known.Led
+	}
 	switch {
 	case known == nil:
 	case said.Starts == known.Starts && said.Instance == known.Instance && said.Admitted == known.Admitted:
@@ -231,16 +234,41 @@ func (n *Node) noteLed(term uint64) error {
 	return nil
 }
 
-// oneLeader ends this node if another one leads, or has led, a term that this one has led: a voter has voted twice, as it
-// does with an old disk. Their entries have the same terms, so Raft would not tell them apart.
+// oneLeader notes that a node leads, or has led, a term, and ends this node if it knows that another one has, be
+// it this one or one that it followed: a voter has voted twice, as it does with an old disk. Their entries have the same
+// terms, so Raft would not tell them apart.
 func (n *Node) oneLeader(term uint64, id raft.ServerID) error {
-	n.mu.Lock()
-	led := n.ledTerm
-	n.mu.Unlock()
-	if term != led || string(id) == n.cfg.ID {
+	other := n.otherLeader(term, string(id))
+	if other == "" {
 		return nil
 	}
-	err := fmt.Errorf("node %s has led term %d, as this node has: a node has voted twice, as it has come back with an old copy of its disk; this node ends and keeps its data: see \"Old disks\" in docs/how-to/cluster.md: %w", id, term, storage.ErrCorrupt)
+	err := fmt.Errorf("node %s has led term %d, as node %s has: a node has voted twice, as it has come back with an old copy of its disk; this node ends and keeps its data: see \"Old disks\" in docs/how-to/cluster.md: %w", id, term, other, storage.ErrCorrupt)
 	n.fatal(err)
 	return err
+}
+
+// otherLeader returns a node other than id that is known to have led a term; empty: none is, and it is noted of id.
+func (n *Node) otherLeader(term uint64, id string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known := n.heardOf[id]
+	if id == n.cfg.ID || n.began == nil || known != nil && known.Led == term {
+		return ""
+	}
+	if term == n.ledTerm {
+		return n.cfg.ID
+	}
+	for node, s := range n.heardOf {
+		if s.Led == term && node != id {
+			return node
+		}
+	}
+	if known == nil {
+		known = &standing{}
+		n.heardOf[id] = known
+	}
+	if term > known.Led {
+		known.Led, n.learnt, n.kept = term, true, time.Time{}
+	}
+	return ""
 }

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
@@ -87,7 +89,7 @@ func TestAnOlderCopyOfADiskIsRefused(t *testing.T) {
 }
 
 // Where no node that is up has known it since, nodes end by name when one that has what was acknowledged comes
-// back, and keep what they have: that one when the others replace it, or those that have led the same term.
+// back, and keep what they have: that one when the others replace it, or those that have led, or followed, the same term.
 func TestANodeWhoseSettledEntriesAreReplacedEnds(t *testing.T) {
 	c, done, full, old, third := aged(t, true)
 	c.start(third)
@@ -133,4 +135,28 @@ func (c *trial) tryToEnd(id string) error {
 	}
 	r.node = nil
 	return err
+}
+
+// A node that has followed the leader of a term ends when another node says that it has led that term, also if neither
+// is this one: what both have written has the same terms.
+func TestANodeEndsThatHasFollowedOneOfTwoLeadersOfATerm(t *testing.T) {
+	c, _ := serving(t, "a", "b", "c")
+	leader := c.leader()
+	follower, other := ring(leader), ring(ring(leader))
+	n := c.nodes[follower].node
+	led := func() uint64 {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if s := n.heardOf[leader]; s != nil {
+			return s.Led
+		}
+		return 0
+	}
+	testkit.Eventually(t, follower+" knowing which term "+leader+" leads", func() bool { return led() > 0 })
+	term := led()
+	if err := n.oneLeader(term, raft.ServerID(leader)); err != nil {
+		t.Errorf("the leader itself: %v", err)
+	}
+	refused(t, n.checkStanding(&greeting{Node: other, Standing: &standing{Led: term}}), "node "+leader+" has", "a node has voted twice")
+	refused(t, c.ended(follower), "Old disks", "keeps its data")
 }
