@@ -52,7 +52,7 @@ func TestWhatKeepsItFromStartingIsOneLineAndACode(t *testing.T) {
 	}{
 		"port in use":     {[]string{"--server.listen_addr", addr}, 1, []string{addr, "in use", "--server.listen_addr"}},
 		"store locked":    {[]string{"--server.listen_addr", "127.0.0.1:0", "--storage.path", first.Data()}, 1, []string{"in use", "data"}},
-		"store is a file": {[]string{"--server.listen_addr", "127.0.0.1:0", "--storage.path", first.Log()}, 1, []string{"not a directory"}},
+		"store is a file": {[]string{"--server.listen_addr", "127.0.0.1:0", "--storage.path", first.Log()}, 2, []string{"not a directory"}},
 		"public address":  {[]string{"--server.listen_addr", "0.0.0.0:0"}, 2, []string{"server.listen_addr", "auth.password"}},
 		"bad value":       {[]string{"--storage.sync", "maybe"}, 2, []string{"storage.sync", "maybe"}},
 		"unknown setting": {[]string{"--storage.speed", "high"}, 2, []string{"--storage.speed"}},

@@ -242,9 +242,6 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	if said := refusal(t, bin, filepath.Join(program, "data"), 2, nil); !strings.Contains(said, "not a directory") {
 		t.Errorf("below a file it says %s", said)
 	}
-	if said := refusal(t, bin, program, 2, nil); !strings.Contains(said, "not a directory") {
-		t.Errorf("of a file it says %s", said)
-	}
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "letter.txt"), nil, 0o600); err != nil {
 		t.Fatal(err)
