@@ -193,7 +193,7 @@ func (b *Batch) header() {
 }
 
 func (b *Batch) start(op Op, f Family) {
-	if f >= familyCount {
+	if f >= FamilyCount {
 		panic("storage: " + f.String() + " does not exist")
 	}
 	if b.count == math.MaxUint32 {
@@ -221,7 +221,7 @@ func nextRecord(p []byte) (Record, []byte, error) {
 		return Record{}, nil, errShortRecord
 	}
 	r := Record{Op: Op(p[0]), Family: Family(p[1])}
-	if r.Family >= familyCount {
+	if r.Family >= FamilyCount {
 		return Record{}, nil, fmt.Errorf("%s does not exist: %w", r.Family, ErrCorrupt)
 	}
 	var err error

@@ -23,12 +23,12 @@ const (
 	Signals
 	Results
 	Bodies
-	familyCount
+	FamilyCount // how many there are
 )
 
 // Families returns every family, in the order of their ids.
 func Families() []Family {
-	fs := make([]Family, familyCount)
+	fs := make([]Family, FamilyCount)
 	for i := range fs {
 		fs[i] = Family(i)
 	}
@@ -66,7 +66,7 @@ func (f Family) String() string {
 		return "results"
 	case Bodies:
 		return "bodies"
-	case familyCount:
+	case FamilyCount:
 	}
 	return "family " + strconv.Itoa(int(f))
 }

@@ -111,6 +111,20 @@ func AppendDedupPrefix(dst []byte, queue uint32, generation int64) []byte {
 	return AppendDuePrefix(AppendQueuePrefix(dst, queue), generation)
 }
 
+// RangePrefixLen returns the length of the prefixes whose records are deleted as one range: queues, generations,
+// days. 0: a family has none of a size that matters.
+func RangePrefixLen(f Family) int {
+	switch f { //nolint:exhaustive // the others have none
+	case Messages, Leases, Attempts:
+		return len(AppendQueuePrefix(nil, 0))
+	case Dedup, Results:
+		return len(AppendDedupPrefix(nil, 0, 0))
+	case Ledger:
+		return len(AppendLedgerDay(nil, 0))
+	}
+	return 0
+}
+
 // UniqueGeneration is the generation of all unique ids. Those of deduplication ids are named by the
 // time at which they began, which is never 0.
 const UniqueGeneration = 0

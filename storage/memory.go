@@ -17,8 +17,8 @@ import (
 // share data and cost one new root each. It is safe for concurrent use.
 type Memory struct {
 	mu     sync.Mutex
-	now    [familyCount]*tree  // everything committed
-	synced *[familyCount]*tree // the state after a power loss; nil: the same as now
+	now    [FamilyCount]*tree  // everything committed
+	synced *[FamilyCount]*tree // the state after a power loss; nil: the same as now
 	fail   error               // set by FailCommits
 	late   bool                // failing commits reach the disk all the same
 	lost   *Batch              // the failed commit that Reopen will apply, or nil
@@ -188,7 +188,7 @@ func (m *Memory) Clone() *Memory {
 	defer m.mu.Unlock()
 	c := &Memory{now: m.copyTrees()}
 	if m.synced != nil {
-		var synced [familyCount]*tree
+		var synced [FamilyCount]*tree
 		for f, t := range m.synced {
 			synced[f] = t.Copy()
 		}
@@ -223,7 +223,7 @@ func (m *Memory) writable() error {
 	return nil
 }
 
-func (m *Memory) copyTrees() (c [familyCount]*tree) {
+func (m *Memory) copyTrees() (c [FamilyCount]*tree) {
 	for f, t := range m.now {
 		c[f] = t.Copy()
 	}

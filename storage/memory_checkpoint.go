@@ -68,7 +68,7 @@ func OpenCheckpoint(dir string) (*Memory, error) {
 	return m, nil
 }
 
-func writeTrees(w io.Writer, trees *[familyCount]*tree) error {
+func writeTrees(w io.Writer, trees *[FamilyCount]*tree) error {
 	var b Batch
 	for f, t := range trees {
 		for it := t.Iter(); it.Next(); {

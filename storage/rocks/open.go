@@ -64,6 +64,7 @@ func open(path string, p profile) (*Store, error) {
 	}
 	s := newStore(path, p, o.d)
 	s.adoptState(o)
+	s.reclaimSoon()
 	return s, nil
 }
 

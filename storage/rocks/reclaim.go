@@ -4,8 +4,8 @@ package rocks
 
 import (
 	"bytes"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/linxGnu/grocksdb"
@@ -14,121 +14,132 @@ import (
 )
 
 // The records of a queue that was purged or deleted go by the deletion of a range, which RocksDB keeps in memory
-// until it happens to write a table, and for which it compacts nothing. So a while after such a deletion the range
-// is compacted, if there is much in it. Ranges that wait are in memory only: what was deleted shortly before the end
-// of a process goes with later compactions.
+// until it happens to write a table, and for which it compacts nothing. So a while after such a deletion, and after
+// each opening, the store looks for gaps: prefixes without a key (storage.RangePrefixLen) whose tables are large. It
+// compacts these. What was deleted shortly before the end of a process is found by the next one.
 
 const (
 	reclaimAfter = 10 * time.Second
-	reclaimLeast = 4 << 20 // bytes of tables within a range, compressed
-	reclaimMost  = 1000    // ranges of a family that wait and do not touch; the space of more goes with later compactions
+	reclaimLeast = 4 << 20   // bytes of tables within a gap, compressed
+	reclaimShare = 50        // a look that took t is followed by none for reclaimShare times t
+	reclaimSkip  = 1_000_000 // deleted keys in a row behind which no gap is looked for, as each look holds the database
 )
 
-// reclaim is the ranges whose space is to come back.
+// reclaim is the state of the look for gaps:
+//
+//	none ──a deletion of a range, an opening──▶ waiting ──its time──▶ looking ──▶ none
+//
+// A Close or Reopen ends a look at its next prefix or compaction.
 type reclaim struct {
-	mu     sync.Mutex
-	ranges map[storage.Family][]grocksdb.Range
-	timer  *time.Timer // nil: none waits
+	mu      sync.Mutex
+	timer   *time.Timer // nil: none waits
+	pause   time.Duration
+	stopped atomic.Bool
 }
 
-// note adds the ranges that a batch deletes.
-func (r *reclaim) note(s *Store, b *storage.Batch) {
+// reclaimSoon has the store look for gaps after a while.
+func (s *Store) reclaimSoon() {
+	r := &s.reclaim
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ranges == nil {
-		r.ranges = map[storage.Family][]grocksdb.Range{}
-	}
-	_ = b.Each(func(rec storage.Record) error { // a batch built here parses
-		if rec.Op != storage.OpDeleteRange {
-			return nil
-		}
-		all := r.ranges[rec.Family]
-		all = append(all, grocksdb.Range{Start: bytes.Clone(rec.Key), Limit: bytes.Clone(rec.Value)})
-		if len(all) > 2*reclaimMost {
-			all = joined(all)
-			all = all[:min(len(all), reclaimMost)]
-		}
-		r.ranges[rec.Family] = all
-		return nil
-	})
-	r.arm(s)
-}
-
-// arm has the ranges compacted after a while, if there are any. The caller holds mu.
-func (r *reclaim) arm(s *Store) {
-	if r.timer == nil && len(r.ranges) > 0 {
-		r.timer = time.AfterFunc(reclaimAfter, s.reclaimSpace)
-	}
-}
-
-// take returns the ranges that wait.
-func (r *reclaim) take() (all map[storage.Family][]grocksdb.Range) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all, r.ranges, r.timer = r.ranges, nil, nil
-	return all
-}
-
-// reclaimSpace compacts the ranges that were deleted, each if its tables are large.
-func (s *Store) reclaimSpace() {
-	ranges := s.reclaim.take()
-	d, err := s.acquire()
-	if err != nil {
-		return // closed
-	}
-	defer s.release()
-	o := grocksdb.NewCompactRangeOptions()
-	defer o.Destroy()
-	o.SetExclusiveManualCompaction(false)
-	for f, all := range ranges {
-		if d.families[f] == nil || s.full.Load() {
-			continue
-		}
-		all = joined(all)
-		sizes, err := d.db.GetApproximateSizesCF(d.families[f], all)
-		if err != nil {
-			continue // nothing is lost but space
-		}
-		for i, r := range all {
-			if sizes[i] >= reclaimLeast {
-				d.db.CompactRangeCFOpt(d.families[f], r, o)
-			}
-		}
+	if r.timer == nil && !r.stopped.Load() {
+		r.timer = time.AfterFunc(max(reclaimAfter, r.pause), s.reclaimGaps)
 	}
 }
 
 // resumeReclaiming is called when a database is open again, after stopReclaiming.
 func (s *Store) resumeReclaiming() {
-	s.reclaim.mu.Lock()
-	defer s.reclaim.mu.Unlock()
-	s.reclaim.arm(s)
+	s.reclaim.stopped.Store(false)
+	s.reclaimSoon()
 }
 
-// stopReclaiming ends a compaction under way, for which a Close or Reopen would wait.
+// stopReclaiming ends a look under way, for which a Close or Reopen would wait.
 func (s *Store) stopReclaiming() {
-	s.reclaim.mu.Lock()
-	if s.reclaim.timer != nil {
-		s.reclaim.timer.Stop()
-		s.reclaim.timer = nil
+	r := &s.reclaim
+	r.stopped.Store(true)
+	r.mu.Lock()
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
 	}
-	s.reclaim.mu.Unlock()
+	r.mu.Unlock()
 	if d, err := s.acquire(); err == nil {
 		d.db.DisableManualCompaction()
 		s.release()
 	}
 }
 
-// joined sorts ranges and joins those that touch, as the queues of a set that is deleted do.
-func joined(all []grocksdb.Range) (apart []grocksdb.Range) {
-	slices.SortFunc(all, func(a, b grocksdb.Range) int { return bytes.Compare(a.Start, b.Start) })
-	for _, r := range all {
-		if n := len(apart); n > 0 && bytes.Compare(r.Start, apart[n-1].Limit) <= 0 {
-			if bytes.Compare(r.Limit, apart[n-1].Limit) > 0 {
-				apart[n-1].Limit = r.Limit
-			}
-			continue
-		}
-		apart = append(apart, r)
+// reclaimGaps compacts the large gaps of all families.
+func (s *Store) reclaimGaps() {
+	began := time.Now()
+	r := &s.reclaim
+	r.mu.Lock()
+	r.timer = nil
+	r.mu.Unlock()
+	d, err := s.acquire()
+	if err != nil {
+		return // closed
 	}
-	return apart
+	defer s.release()
+	if s.full.Load() || s.failed.Load() {
+		return // Reopen looks again
+	}
+	var gaps [storage.FamilyCount][]grocksdb.Range
+	for _, f := range storage.Families() {
+		gaps[f] = s.largeGaps(d, f)
+	}
+	r.mu.Lock()
+	r.pause = reclaimShare * time.Since(began)
+	r.mu.Unlock()
+	o := grocksdb.NewCompactRangeOptions()
+	defer o.Destroy()
+	o.SetExclusiveManualCompaction(false)
+	for f, all := range gaps {
+		for _, gap := range all {
+			if !r.stopped.Load() {
+				d.db.CompactRangeCFOpt(d.families[f], gap, o)
+			}
+		}
+	}
+}
+
+// largeGaps returns the gaps of a family that are worth a compaction, in the order of keys.
+func (s *Store) largeGaps(d *database, f storage.Family) (large []grocksdb.Range) {
+	n := storage.RangePrefixLen(f)
+	if n == 0 || d.families[f] == nil {
+		return nil
+	}
+	add := func(start, limit []byte) {
+		gap := grocksdb.Range{Start: start, Limit: limit}
+		sizes, err := d.db.GetApproximateSizesCF(d.families[f], []grocksdb.Range{gap})
+		if err == nil && sizes[0] >= reclaimLeast {
+			large = append(large, gap)
+		}
+	}
+	o := grocksdb.NewDefaultReadOptions()
+	defer o.Destroy()
+	o.SetTotalOrderSeek(true)
+	o.SetFillCache(false)
+	o.SetMaxSkippableInternalKeys(reclaimSkip)
+	it := d.db.NewIteratorCF(o, d.families[f])
+	defer it.Close()
+	last := bytes.Repeat([]byte{0xFF}, n+1)
+	for next := make([]byte, n); next != nil && !s.reclaim.stopped.Load(); {
+		it.Seek(next)
+		if !it.Valid() {
+			if it.Err() == nil {
+				add(next, last)
+			}
+			break
+		}
+		found := bytes.Clone(it.Key().Data())
+		if len(found) < n {
+			break // nothing writes such a key
+		}
+		if found = found[:n]; !bytes.Equal(next, found) {
+			add(next, found)
+		}
+		next = storage.After(found)
+	}
+	return large
 }

@@ -78,7 +78,7 @@ func (s *Store) Commit(b *storage.Batch, sync bool) error {
 		case s.full.Load():
 			defer s.recordFreed(d, b)
 		case b.DeletesRange():
-			s.reclaim.note(s, b)
+			defer s.reclaimSoon()
 		}
 		if !sync {
 			err := d.writer.write(b.Bytes(), false)
