@@ -211,15 +211,39 @@ func TestExamplesAreTrue(t *testing.T) {
 	for _, c := range everyCommand() {
 		t.Run(c.Name, func(t *testing.T) {
 			conn := newServer(t, nil).connect("")
-			eachExample(t, c, func(e command.Example, args []string) string {
-				reply := conn.do(args...)
-				if got := mask(printed(t, reply)); e.Reply() != "..." && got != e.Reply() {
-					t.Errorf("%s\ngot  %s\nwant %s", e.Command(), got, e.Reply())
-				}
-				return reply
+			trueExamples(t, c, func(args []string) string { return conn.do(args...) })
+		})
+	}
+}
+
+// Every command of the table has the same replies from a node that passes its commands on.
+func TestExamplesAreTrueThroughAFollower(t *testing.T) {
+	for _, c := range everyCommand() {
+		t.Run(c.Name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				t.Helper()
+				f := newFollowed(t, func(*Config) {})
+				trueExamples(t, c, func(args []string) string {
+					conn := f.talk("")
+					conn.send(args)
+					f.settle()
+					return conn.received()
+				})
 			})
 		})
 	}
+}
+
+// trueExamples compares the replies to the examples of a command with those in its Spec.
+func trueExamples(t *testing.T, c *entry, do func(args []string) (reply string)) {
+	t.Helper()
+	eachExample(t, c, func(e command.Example, args []string) string {
+		reply := do(args)
+		if got := mask(printed(t, reply)); e.Reply() != "..." && got != e.Reply() {
+			t.Errorf("%s\ngot  %s\nwant %s", e.Command(), got, e.Reply())
+		}
+		return reply
+	})
 }
 
 // eachExample calls do with the examples of a command, one after the other. The receipts and ids in them are those of
