@@ -339,7 +339,7 @@ func (u *setUp) enough() bool { return u.deliveries >= setUpDeliveries*max(int(u
 // schedJudge collects the results of the set-ups.
 type schedJudge struct {
 	bad, deliveries, dos int
-	busy                 int // classes with several throttles whose queues had no worker waiting: not judged
+	busy                 int // classes whose queues had no worker waiting: not judged
 	widest               float64
 	kept                 time.Duration
 	use                  [5][]seen // of throttles, by the size of the largest throttle set that names them
@@ -379,9 +379,9 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 			is := seen{part, fmt.Sprintf("seed %d, %s, %d of %.1f", seed, c, c.got, of)}
 			switch {
 			case c.budgets: // the credits decide
-			case len(c.throttles) > 1 && q.busy():
-				// Nothing may be reserved for a queue whose workers are all busy: its classes get
-				// what happens to be free at the moment in which one of them asks.
+			case q.busy():
+				// Queues with a waiting consumer take turns. The classes of one whose workers only poll, or are
+				// all busy, get what happens to be free at the moment in which one of them asks.
 				j.busy++
 			case len(c.throttles) > 1:
 				j.several = append(j.several, is)
@@ -421,7 +421,7 @@ func spread(t *testing.T, what string, all []seen, bound float64) float64 {
 
 func (j *schedJudge) report(t *testing.T, n int) {
 	t.Helper()
-	t.Logf("%d classes with several throttles are not judged, as no worker waited for their queues", j.busy)
+	t.Logf("%d classes are not judged, as no worker waited for their queues", j.busy)
 	t.Logf("%d set-ups, %d deliveries in %d calls; the widest range of two keys was %.3f of the bound, the longest time a place was kept %v",
 		n, j.deliveries, j.dos, j.widest, j.kept)
 	if j.bad > 0 {
