@@ -457,6 +457,40 @@ func wantParts(t *testing.T, s *server, command []string, parts ...string) {
 
 // A node that does not lead yet refuses the transaction of another node's client. What it goes on to
 // execute for that client is no part of it.
+// A leader that is being stopped executes nothing more: what it is sent then waits for the next one.
+func TestACommandForALeaderThatIsBeingStoppedHasNoEffect(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		t.Helper()
+		f := newFollowed(t, func(*Config) {})
+		c := f.talk("")
+		waiting := f.talk("waiting")
+		c.send([]string{"FILA.QUEUE", "CREATE", "q"})
+		c.send([]string{"FILA.QUEUE", "CREATE", "empty"})
+		f.settle()
+		c.received()
+		waiting.send([]string{"FILA.LEASE", "empty", "BLOCK", "10000"})
+		f.settle()
+		stopped := make(chan error, 1)
+		go func() { stopped <- f.leader.Shutdown(context.WithoutCancel(t.Context())) }()
+		synctest.Wait()
+		c.send([]string{"FILA.ENQUEUE", "q", "x"})              // on a stream that is not read any more, or on a new one
+		waiting.send([]string{"FILA.ENQUEUE", "empty", "late"}) // behind a command in progress
+		f.pass(10 * time.Second)                                // ends the lease
+		f.settle()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := c.received(); !strings.HasPrefix(got, "-LOADING ") {
+			t.Errorf("an enqueue is answered %q", got)
+		}
+		if got := waiting.received(); !strings.Contains(got, "\r\n-LOADING ") {
+			t.Errorf("a lease and an enqueue are answered %q", got)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestATransactionThatIsRefusedIsOver(t *testing.T) {
 	var node testNode
 	s := newServer(t, func(c *Config) {

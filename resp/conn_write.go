@@ -333,6 +333,9 @@ func (cw *connWriter) finish() {
 		}
 	}
 	c.noteUnacked()
+	if c.relayed && !c.broken.Load() {
+		endRelayed(c.nc)
+	}
 	if err := c.nc.Close(); err != nil {
 		c.server.cfg.Log.Debug().Uint64("conn", c.id).Err(err).Msg("cannot close properly")
 	}

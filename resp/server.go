@@ -191,7 +191,16 @@ func (s *Server) reject(nc net.Conn) {
 			_, _ = nc.Write([]byte(tooManyClients))
 		}
 	}
+	endRelayed(nc)
 	_ = nc.Close() // nothing was written
+}
+
+// endRelayed tells another node, before a connection of it is closed, that what was read of it is answered. What it has
+// sent beyond that may be executed elsewhere. An error is that of the close.
+func endRelayed(nc net.Conn) {
+	if half, ok := nc.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
 }
 
 // remove removes an ended connection from the register.

@@ -348,6 +348,7 @@ func (c *Conn) broke(f *flow, err error, now time.Time) {
 	if f.large != nil {
 		f.large.parts.end(true)
 	}
+	answered := f.stream.answered()
 	c.mu.Lock()
 	c.flow = nil
 	refused, _ := errors.AsType[*refusedError](err)
@@ -360,7 +361,7 @@ func (c *Conn) broke(f *flow, err error, now time.Time) {
 			c.answer(cmd, refused.reply, now)
 		case c.closed:
 			c.answer(cmd, nil, now)
-		case cmd.Again == Never && cmd.start < f.handed:
+		case cmd.Again == Never && cmd.start < f.handed && !answered:
 			c.answer(cmd, unknown(), now)
 		default:
 			c.later(cmd, f, now)

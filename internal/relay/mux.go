@@ -15,7 +15,7 @@ import (
 //
 //	data    bytes of a stream; the first frame of a stream opens it
 //	window  the sender may send that many bytes more on the stream
-//	end     nothing more is sent on the stream
+//	end     nothing more is sent on the stream; from a leader: and what was read of it is answered
 //	close   nothing more is sent or read on it
 //	ping    the link is alive
 //

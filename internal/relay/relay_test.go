@@ -69,7 +69,11 @@ func (n *node) serve(c net.Conn) {
 			n.mu.Unlock()
 			reply = reply[len(part):]
 		}
-		if words[0] == "BYE" {
+		switch words[0] {
+		case "BYE":
+			return
+		case "LAST":
+			_ = c.(interface{ CloseWrite() error }).CloseWrite() //nolint:forcetypeassert // it is a stream
 			return
 		}
 	}
@@ -307,6 +311,19 @@ func TestWithoutALeaderCommandsWaitForTheirTime(t *testing.T) {
 		c.Follow("a")
 		c.want(late, "+LATE")
 		wantLog(t, c.nodes["a"], "AS ann", "LATE")
+	})
+}
+
+// A leader that stops answers what it has read and ends the stream: what it has not read was not executed.
+func TestWhatALeaderHasNotReadBeforeItStoppedGoesToTheNextOne(t *testing.T) {
+	bubble(t, func(c *cluster) {
+		c.Follow("a")
+		all := c.send("LAST", "X", "Y")
+		c.want(all, "+LAST", "", "")
+		c.Follow("b")
+		c.want(all, "+LAST", "+X", "+Y")
+		wantLog(t, c.nodes["a"], "AS ann", "LAST")
+		wantLog(t, c.nodes["b"], "AS ann", "X", "Y")
 	})
 }
 

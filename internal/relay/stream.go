@@ -21,6 +21,7 @@ type stream struct {
 	in       bytes.Buffer
 	taken    int   // bytes that were read and are not in the window of the other end yet
 	inEnded  bool  // nothing more comes
+	complete bool  // and the other end has said so in time: what it has read is answered
 	window   int   // bytes that may be sent
 	outEnded bool  // nothing more is sent: this end has closed it, or the other does not read
 	closed   bool  // by this end
@@ -70,7 +71,7 @@ func (st *stream) control(kind byte, n int) error {
 			return fmt.Errorf("a window of %d bytes", st.window)
 		}
 	case frameEnd:
-		st.inEnded = true
+		st.inEnded, st.complete = true, true
 	case frameClose:
 		st.inEnded, st.outEnded = true, true
 	}
@@ -81,6 +82,14 @@ func (st *stream) control(kind byte, n int) error {
 		st.session.remove(st)
 	}
 	return nil
+}
+
+// answered reports whether the leader has closed the stream in order: it has executed nothing that it has not
+// answered.
+func (st *stream) answered() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.complete
 }
 
 // fail ends a stream with its link. What was received can still be read.
