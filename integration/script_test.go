@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,7 +137,7 @@ func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 7})
 }
 
-// TestDelayedMessagesComeAtTheirTime: in the order of their times and not early, even across a restart.
+// TestDelayedMessagesComeAtTheirTime: not early, even across a restart.
 // Within a key, higher priorities are delivered first.
 func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
 	t.Parallel()
@@ -157,19 +158,18 @@ func TestDelayedMessagesComeAtTheirTime(t *testing.T) {
 			kit.Do(t, c, "FILA.ENQUEUE", "q", "delay", "DELAY", 1000)
 			kit.Do(t, c, "FILA.ENQUEUE", "q", "far", "DELAY", 3_600_000)
 			restarted(t, b, end)
-			for _, want := range []string{"high", "usual", "past", "low"} {
-				if d := one(t, c, "q"); d.payload != want {
-					t.Errorf("leased %s, want %s", d.payload, want)
+			due := map[string]time.Time{"delay": begun.Add(time.Second), "at": at}
+			var others []string
+			for range 4 + len(due) {
+				d := one(t, c, "q")
+				if at, delayed := due[d.payload]; !delayed {
+					others = append(others, d.payload)
+				} else if early := time.Until(at); early > 0 {
+					t.Errorf("%s came %s before its time", d.payload, early)
 				}
 			}
-			for _, want := range []struct {
-				payload string
-				due     time.Time
-			}{{"delay", begun.Add(time.Second)}, {"at", at}} {
-				d := one(t, c, "q")
-				if late := time.Since(want.due); d.payload != want.payload || late < 0 {
-					t.Errorf("%s came %s before its time, want %s", d.payload, -late, want.payload)
-				}
+			if want := []string{"high", "usual", "past", "low"}; !slices.Equal(others, want) {
+				t.Errorf("leased %v, want %v", others, want)
 			}
 			kit.WantStats(t, c, "q", map[string]int64{"ready": 0, "delayed": 1, "leased": 6})
 		})
