@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -181,6 +182,40 @@ func TestAnEmptyDiskHasNoVoteBeforeItHasCaughtUp(t *testing.T) {
 	if suffrage() != raft.Voter {
 		t.Error("it has no vote")
 	}
+	c.equal()
+}
+
+// The copy that a node with an empty disk gets may be of a time at which that node was the only voter: it must not
+// lead with the members of that time, while it hears of no later ones.
+func TestAnEmptyDiskOfTheNodeThatFormedTheClusterDoesNotLeadAlone(t *testing.T) {
+	c := newTrial(t, "a", "b", "c")
+	c.startAll()
+	c.formed()
+	c.end("a") // the first one forms the cluster
+	c.wipe("a")
+	noted := make(chan struct{})
+	alone := sync.OnceFunc(func() {
+		c.net.isolate("a", true)
+		close(noted)
+	})
+	c.mu.Lock()
+	c.step = func(node, step string) error {
+		if node == "a" && step == stepNoted {
+			alone()
+		}
+		return nil
+	}
+	c.mu.Unlock()
+	c.start("a")
+	<-noted
+	for range 20 {
+		time.Sleep(testElection / 2)
+		if s := c.nodes["a"].node.Status(); s.State == "leader" {
+			t.Fatalf("it leads alone: %+v", s)
+		}
+	}
+	c.net.isolate("a", false)
+	c.formed()
 	c.equal()
 }
 

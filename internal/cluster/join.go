@@ -270,11 +270,11 @@ func (n *Node) boundLog() {
 	if !full && appended-n.noted < n.cfg.LogBytes/snapshotsPerLog {
 		return
 	}
-	c := n.raft.ReloadableConfig()
-	if c.TrailingLogs = never; full {
-		c.TrailingLogs = uint64(float64(last-first+1) * float64(n.cfg.LogBytes/2) / float64(bytes))
+	trailing := uint64(never)
+	if full {
+		trailing = uint64(float64(last-first+1) * float64(n.cfg.LogBytes/2) / float64(bytes))
 	}
-	if err := n.raft.ReloadConfig(c); err != nil {
+	if err := n.reload(func(c *raft.ReloadableConfig) { c.TrailingLogs = trailing }); err != nil {
 		n.cfg.Log.Error().Err(err).Msg("the replicated log was not cut off")
 		return
 	}

@@ -27,8 +27,9 @@ type Leadership struct {
 
 // followLeadership passes on what Raft says about the leadership of this node, without ever keeping
 // Raft waiting. While Raft knows no leader, a node counts as the leader that says so itself: the Raft of a node
-// whose disk is full learns of no new term, and commands of its clients are passed on all the same.
-func (n *Node) followLeadership(notify <-chan bool) {
+// whose disk is full learns of no new term, and commands of its clients are passed on all the same. stands is false
+// for a node that does not stand for elections yet.
+func (n *Node) followLeadership(notify <-chan bool, stands bool) {
 	seen := make(chan raft.Observation, 1)
 	o := raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
@@ -50,6 +51,7 @@ func (n *Node) followLeadership(notify <-chan bool) {
 			}
 		case <-seen:
 		case <-again.C:
+			stands = stands || n.stand()
 		}
 		addr, id := n.raft.LeaderWithID()
 		leader := Peer{ID: string(id), Addr: string(addr)}

@@ -97,7 +97,8 @@ type Node struct {
 	failed   chan error    // the reason to end, capacity 1
 	changed  chan struct{} // leadership has changed, capacity 1
 
-	keeping sync.Mutex // held while heardOf is made durable; before mu
+	keeping   sync.Mutex // held while heardOf is made durable; before mu
+	reloading sync.Mutex // held while settings of raft are changed
 
 	mu        sync.Mutex
 	identity  *identity               // nil: entering
@@ -253,7 +254,15 @@ func (n *Node) start(id *identity) error {
 	n.identity, n.log, n.async, n.fsm, n.snaps, n.transport = id, log, async, f, snaps, t
 	n.mu.Unlock()
 	n.port.join(id.Cluster)
-	r, err := raft.NewRaft(n.raftConfig(lines, notify), f, async, log, snaps, t)
+	c := n.raftConfig(lines, notify)
+	var r *raft.Raft
+	stands, err := n.wasAdmitted(log, snaps)
+	if err == nil {
+		if !stands {
+			c.HeartbeatTimeout, c.ElectionTimeout = noElection, noElection
+		}
+		r, err = raft.NewRaft(c, f, async, log, snaps, t)
+	}
 	if err != nil {
 		async.close()
 		return errors.Join(fmt.Errorf("replicated log: %w", err), t.Close(), log.Close())
@@ -261,8 +270,44 @@ func (n *Node) start(id *identity) error {
 	n.mu.Lock()
 	n.raft = r
 	n.mu.Unlock()
-	go n.followLeadership(notify)
+	go n.followLeadership(notify, stands)
 	return nil
+}
+
+// noElection is a time after which a node that hears of no leader would stand for election: never.
+const noElection = 10 * 365 * 24 * time.Hour
+
+// wasAdmitted reports whether the log of this node has the entry that has made it a member, so that it may stand for
+// election. Before that, the members that it knows are those of the past: of a time before its disk was emptied, in
+// which it may have been the only voter, and would elect itself. Copies of the data begin with members of any age.
+func (n *Node) wasAdmitted(log raft.LogStore, snaps *snapshots) (bool, error) {
+	last, err := log.LastIndex()
+	if meta := snaps.newest(); meta != nil {
+		last = max(last, meta.Index)
+	}
+	return last >= n.identity.Admitted, err
+}
+
+// stand has a node stand for elections that did not, once it has the entry that has made it a member. It reports
+// whether it does.
+func (n *Node) stand() bool {
+	n.mu.Lock()
+	id := n.identity
+	n.mu.Unlock()
+	if n.raft.LastIndex() < id.Admitted {
+		return false
+	}
+	err := n.reload(func(c *raft.ReloadableConfig) { c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Election, n.cfg.Election })
+	return err == nil
+}
+
+// reload changes settings of Raft.
+func (n *Node) reload(change func(*raft.ReloadableConfig)) error {
+	n.reloading.Lock()
+	defer n.reloading.Unlock()
+	c := n.raft.ReloadableConfig()
+	change(&c)
+	return n.raft.ReloadConfig(c)
 }
 
 // isLeader reports whether Raft leads.
