@@ -17,10 +17,14 @@ import (
 // until it happens to write a table, and for which it compacts nothing. So a while after such a deletion, and after
 // each opening, the store looks for gaps: prefixes without a key (storage.RangePrefixLen) whose tables are large. It
 // compacts these. What was deleted shortly before the end of a process is found by the next one.
+//
+// The logs have the deleted records as well, for as long as one family, be it of few records, has anything of that
+// time in memory. So what is in memory is written first, if the logs are large.
 
 const (
 	reclaimAfter = 10 * time.Second
 	reclaimLeast = 4 << 20   // bytes of tables within a gap, compressed
+	reclaimLogs  = 32 << 20  // bytes of logs
 	reclaimShare = 50        // a look that took t is followed by none for reclaimShare times t
 	reclaimSkip  = 1_000_000 // deleted keys in a row behind which no gap is looked for, as each look holds the database
 )
@@ -84,6 +88,7 @@ func (s *Store) reclaimGaps() {
 	if s.full.Load() || s.failed.Load() {
 		return // Reopen looks again
 	}
+	s.shortenLogs(d)
 	var gaps [storage.FamilyCount][]grocksdb.Range
 	for _, f := range storage.Families() {
 		gaps[f] = s.largeGaps(d, f)
@@ -99,6 +104,26 @@ func (s *Store) reclaimGaps() {
 			if !r.stopped.Load() {
 				d.db.CompactRangeCFOpt(d.families[f], gap, o)
 			}
+		}
+	}
+}
+
+// shortenLogs writes what is in memory into tables if the logs are large, unless the disk has little space for that.
+func (s *Store) shortenLogs(d *database) {
+	total := int64(0)
+	for _, size := range sizesOfLogs(s.path) {
+		total += size
+	}
+	inMemory := int64(d.inMemtables()) //nolint:gosec // bytes in memory
+	if total < reclaimLogs || freeSpace(s.path) < 4*inMemory {
+		return
+	}
+	o := grocksdb.NewDefaultFlushOptions()
+	defer o.Destroy()
+	o.SetWait(true)
+	for _, h := range d.families {
+		if h != nil && !s.reclaim.stopped.Load() && d.db.FlushCF(h, o) != nil {
+			return // the next write says why
 		}
 	}
 }
