@@ -95,10 +95,10 @@ func serveFake(c net.Conn, answers map[string]string) {
 
 func TestThePasswordIsAskedForOnATerminalOnly(t *testing.T) {
 	addr := server(t, map[string]string{
-		"HELLO 3 AUTH deploy ":       "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
-		"HELLO 3 AUTH deploy s3cret": "%0\r\n",
-		"HELLO 3 AUTH open ":         "%0\r\n",
-		"INFO persistence fila":      "$0\r\n\r\n",
+		"HELLO 3 AUTH deploy ":              "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
+		"HELLO 3 AUTH deploy s3cret":        "%0\r\n",
+		"HELLO 3 AUTH open ":                "%0\r\n",
+		"INFO persistence replication fila": "$0\r\n\r\n",
 	})
 	for _, x := range []struct {
 		user     string

@@ -8,8 +8,8 @@ import (
 )
 
 func TestHealthTellsAliveFromReady(t *testing.T) {
-	info := func(loading, writable int) string {
-		text := fmt.Sprintf("# Persistence\r\nloading:%d\r\nasync_loading:0\r\n\r\n# Fila\r\nwritable:%d\r\n", loading, writable)
+	info := func(loading, writable int, replication ...string) string {
+		text := fmt.Sprintf("# Persistence\r\nloading:%d\r\nasync_loading:0\r\n\r\n%s\r\n# Fila\r\nwritable:%d\r\n", loading, strings.Join(replication, "\r\n"), writable)
 		return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
 	}
 	for _, x := range []struct {
@@ -19,13 +19,14 @@ func TestHealthTellsAliveFromReady(t *testing.T) {
 		{info(0, 1), "alive", "ready"},
 		{info(0, 0), "alive", "fila: the broker is not ready: it takes no writes, its log says why"},
 		{info(1, 0), "alive", "fila: the broker is not ready: it is recovering its queues"},
+		{info(0, 0, "role:slave", "master_link_status:down"), "alive", "fila: the broker is not ready: no node of the cluster leads, see fila cluster status"},
 		{"-NOAUTH Authentication required.\r\n", "alive", "fila: NOAUTH Authentication required."},
 		{"-NOPERM no right\r\n", "alive", "fila: NOPERM no right"},
 		{"-LOADING stopping\r\n", "alive", "fila: LOADING stopping"},
 		{"-ERR max number of clients reached\r\n", "fila: ERR max number of clients reached", "fila: ERR max number of clients reached"},
 		{"+hello\r\n", "alive", "fila: the broker is not ready: it is recovering its queues"},
 	} {
-		addr := server(t, map[string]string{"INFO persistence fila": x.reply})
+		addr := server(t, map[string]string{"INFO persistence replication fila": x.reply})
 		for args, want := range map[string]string{"": x.alive, "--ready": x.ready} {
 			code, stdout, stderr := run(t, never(t), append([]string{"health", "--addr", addr}, strings.Fields(args)...)...)
 			refused := strings.HasPrefix(want, "fila: ")

@@ -64,7 +64,7 @@ func (c *Connection) health(ctx context.Context, ready bool) (string, error) {
 	var reply any
 	if err == nil {
 		defer conn.Close()
-		reply, err = conn.Do(ctx, "INFO", "persistence", "fila")
+		reply, err = conn.Do(ctx, "INFO", "persistence", "replication", "fila")
 	}
 	// Only a broker that executes commands refuses with one of these.
 	if !ready && client.Refused(err, "NOAUTH", "NOPERM", "WRONGPASS", "LOADING") {
@@ -80,6 +80,8 @@ func (c *Connection) health(ctx context.Context, ready bool) (string, error) {
 	switch {
 	case field(figures, "loading") != "0":
 		return "", errors.New("the broker is not ready: it is recovering its queues")
+	case field(figures, "writable") != "1" && field(figures, "master_link_status") == "down":
+		return "", errors.New("the broker is not ready: no node of the cluster leads, see fila cluster status")
 	case field(figures, "writable") != "1":
 		return "", errors.New("the broker is not ready: it takes no writes, its log says why")
 	}

@@ -87,7 +87,7 @@ func (n *Node) perform(ctx context.Context, c *change) ([]byte, error) {
 	r := n.raft
 	n.mu.Unlock()
 	if r == nil || r.State() != raft.Leader {
-		return nil, fmt.Errorf("node %s does not lead", n.cfg.ID)
+		return nil, ErrNoLeader // it did when it was asked
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

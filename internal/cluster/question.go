@@ -68,10 +68,13 @@ func askOn(c net.Conn, q question, body, buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	status, answer, err := readFrame(c, buf)
-	if err == nil && status != 0 {
-		err = refusedError(answer)
+	switch {
+	case err != nil || status == 0:
+		return answer, err
+	case string(answer) == ErrNoLeader.Error():
+		return nil, ErrNoLeader
 	}
-	return answer, err
+	return nil, refusedError(answer)
 }
 
 func writeFrame(w io.Writer, kind byte, body []byte) error {
