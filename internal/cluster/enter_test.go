@@ -382,6 +382,7 @@ func TestANodeThatHasMovedIsFound(t *testing.T) {
 // wherever it says it is, as long as the node itself is there.
 func TestACopyOfANodeIsRefused(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
+	c.election = 10 * testElection // one node leads from here to the end
 	c.startAll()
 	c.formed()
 	leader := c.leader()
@@ -408,7 +409,7 @@ func TestACopyOfANodeIsRefused(t *testing.T) {
 	}
 	twinNet.listens(twin, port.Addr().String())
 	n, err := New(Config{
-		ID: twin, Name: "test", Peers: elsewhere, Dir: filepath.Join(dir, "cluster"), Election: testElection, LogBytes: 4 << 20,
+		ID: twin, Name: "test", Peers: elsewhere, Dir: filepath.Join(dir, "cluster"), Election: c.election, LogBytes: 4 << 20,
 		Store: store, Path: filepath.Join(dir, "store"), Pace: Pace{Ask: 1e7, Watch: 1e7, Retry: 1e7, Leave: time.Second},
 		Lead: func(context.Context, *Leadership) error { return nil }, Log: zerolog.Nop(),
 	}, port)
