@@ -278,7 +278,7 @@ func (c *simCluster) takeOver(n *simNode) bool {
 		o.session.replaced = true
 	}
 	n.session = simSession{step: step, term: term}
-	if step.Now().Before(was) {
+	if now.Before(was) {
 		s.cron.until = max(s.cron.until, was.UnixNano())
 	}
 	s.oracle.setBack += max(was.Sub(step.Now()), 0)
