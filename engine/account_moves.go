@@ -104,6 +104,7 @@ func (c *core) accountsOf(l *throttleSet) []*account {
 func (c *core) reserveCharge(m *message) {
 	k, charge := m.key, m.throttles.charge
 	for i, d := range k.class.draws {
+		c.catchUp(d.line.account) // what covered the charge may be a refill that is due
 		d.line.account.sums.Reserve(charge)
 		c.drained(d.line)
 		m.reserved |= 1 << i

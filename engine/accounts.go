@@ -60,16 +60,14 @@ type accountTable struct {
 	days      ledger.Days // of which the store may have entries
 
 	// What waits for budgets, see budget_line.go.
-	lines    map[string]*budgetLine // by name, of budgets that a class names
-	lineNo   uint64                 // number of the last line
-	notified []*budgetLine          // may cover keys that wait; wakeAll looks at each
-	waking   *budgetLine            // the one that wakeLine is working on
-	timers   timers[*budgetLine]    // of lines that wait for a refill
-	held     int64                  // keys that wait
+	lines  map[string]*budgetLine // by name, of budgets that a class names
+	lineNo uint64                 // number of the last line
+	timers timers[*budgetLine]    // of lines that wait for a refill
+	held   int64                  // keys that wait
 }
 
 func (s *accountTable) reset() {
-	*s = accountTable{version: s.version + 1, byName: directory.New(func(a *account) string { return a.name }), lines: map[string]*budgetLine{}, waking: s.waking}
+	*s = accountTable{version: s.version + 1, byName: directory.New(func(a *account) string { return a.name }), lines: map[string]*budgetLine{}}
 }
 
 // next returns when the first day of the ledger is dropped, or a refill is due that keys wait for.
@@ -199,7 +197,7 @@ func (s *accountTable) checkLines(c *core, bad report) {
 		if l.draws != draws[l] || l.keys != keys[l] || l.waiting.Len() != waiting[l] || l.account != s.byName.Get(name) || l.account != nil && l.account.line != l {
 			bad(30, "the line of budget %q: %d classes, %d keys, it says %d, %d", name, draws[l], keys[l], l.draws, l.keys)
 		}
-		if d := c.firstCovered(l); d != nil && !l.notified && c.health.failed == nil {
+		if d := c.firstCovered(l); d != nil && !l.listed && c.grants.line != l && c.health.failed == nil {
 			bad(30, "budget %q covers a key that waits for it", name)
 		}
 	}
@@ -265,6 +263,20 @@ func (c *core) catchUp(a *account) {
 	}
 	c.touch(a)
 }
+
+// cover is the greatest charge that an account covers now, with the refills that are due. It changes nothing: a
+// refill is written when credits are reserved, when a key begins to wait, or by its timer.
+func (c *core) cover(a *account) int64 {
+	if s := &a.sums; s.NextAt != 0 && c.calendar() >= s.NextAt && c.health.failed == nil && c.health.full == nil {
+		if ticks := a.calendar.Load().Schedule(); ticks != nil {
+			return max(s.AvailableAt(c.calendar(), ticks)+s.Debt, 0)
+		}
+	}
+	return a.sums.Cover()
+}
+
+// covers reports whether an account covers a charge now.
+func (c *core) covers(a *account, charge int64) bool { return charge == 0 || charge <= c.cover(a) }
 
 // accountNamed returns the account of a name, up to date with its refill, or ErrNoBudget.
 func (c *core) accountNamed(name string) (*account, error) {

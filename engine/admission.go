@@ -9,18 +9,18 @@ package engine
 // is used like this:
 //
 //   1. Room appears: a token is due (arm), a lease ends, the setting changes, or a claim
-//      ends. notify lists the throttle.
-//   2. wakeAll takes the listed throttles in order, before anything else in the step can use
-//      the room.
-//   3. wake takes the first entry of the throttle's line, opens the class in it whose turn it
-//      is, and has the waiting consumers of its queue served in the same step. It repeats this
-//      for as long as there is room.
+//      ends. list lists the throttle (grant.go).
+//   2. The serve step takes the listed throttles in order, before anything else can use the
+//      room (serve.go).
+//   3. grant takes the first entry of the throttle's line, opens the class in it whose turn it
+//      is, and returns its queue, whose waiting consumers are served. The next call goes on for
+//      as long as there is room.
 //   4. pick admits the message (admit): it consumes tokens and a slot of each throttle,
 //      atomically with the delivery. If another throttle of the class has no room, the class
 //      waits there instead (block).
 //   5. What is left waits for the next event. arm sets the timer for the next token.
 //
-// Only a claim reserves room. A queue that cannot use the room now is passed over: wake removes
+// Only a claim reserves room. A queue that cannot use the room now is passed over: grant removes
 // its entry from the line and leaves one of its classes open for the next consumer that asks.
 // Room therefore never waits for a queue that has no waiting consumer, is paused, or is stopped
 // by another throttle, and an idle queue costs nothing.
@@ -182,22 +182,19 @@ func (c *core) full(cl *class) *flow {
 }
 
 // yieldsTo returns the flow at a throttle whose room belongs to the turn of another class, or
-// nil if the class may deliver. The throttles concerned are those that wakeAll has not finished
-// with:
+// nil if the class may deliver. The throttles concerned are those that are listed or under the
+// cursor of grant:
 //
-//   - A class needs several throttles that get room in the same step. The throttle that wakeAll
-//     takes first must not give away the room of the others.
-//   - wakeAll has run out of budget and has deferred some throttles to the next step.
-//   - wake gives away the room for many messages at once. A queue with many waiting consumers
-//     must not take the turns of the other queues.
+//   - A class needs several throttles that get room in the same step. The throttle that comes
+//     first must not give away the room of the others.
+//   - The step has run out of budget and has left some throttles to the next one.
+//   - There is room for many messages at once. A queue with many waiting consumers must not take
+//     the turns of the other queues.
 func (c *core) yieldsTo(cl *class) *flow {
-	if len(cl.flows) < 2 && !c.throttles.deferred && c.throttles.waking == nil {
-		return nil
-	}
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		t, e := s.throttle, s.entry
-		if !t.notified && (t != c.throttles.waking || cl.claim != 0) {
+		if !t.listed && (t != c.grants.throttle || cl.claim != 0) {
 			continue
 		}
 		first := t.turnOf()
@@ -330,11 +327,11 @@ func (c *core) resolve(cl *class) {
 	e.eligible--
 	if e.waiting.len() > 0 {
 		c.join(e)
-		c.notify(e.throttle)
+		c.list(e.throttle)
 	}
 }
 
-// dropClass detaches a class of a purged queue from its throttles. It does not wake them:
+// dropClass detaches a class of a purged queue from its throttles. It does not list them:
 // throttles pass over the entries of detached schedulers.
 func (c *core) dropClass(cl *class) {
 	c.endClaim(cl)
@@ -349,90 +346,4 @@ func (c *core) dropClass(cl *class) {
 	}
 	cl.entry, cl.state, cl.keys, cl.held, cl.calendar = nil, classIdle, 0, 0, calendar{}
 	c.retire(cl)
-}
-
-// notify lists a throttle that may have room for wakeAll, unless nothing waits for it.
-func (c *core) notify(t *throttle) {
-	if !t.notified && (t.line.len() > 0 || len(t.claims) > 0) {
-		t.notified = true
-		c.throttles.notified = append(c.throttles.notified, t)
-	}
-}
-
-// wakeAll gives the room of the listed throttles to the classes that wait for it. It runs
-// before anything else that could use the room. Throttles for which the step has no budget left
-// are deferred to the next step; until then, yieldsTo protects their room.
-func (c *core) wakeAll() {
-	if c.throttles.waking != nil || c.accounts.waking != nil || c.health.failed != nil {
-		return
-	}
-	c.throttles.deferred = false
-	for c.room() && len(c.accounts.notified) > 0 {
-		l := c.accounts.notified[0]
-		c.accounts.notified = c.accounts.notified[1:]
-		l.notified = false
-		c.wakeLine(l)
-	}
-	for len(c.throttles.notified) > 0 && c.room() {
-		c.throttles.waking, c.throttles.notified = c.throttles.notified[0], c.throttles.notified[1:]
-		c.throttles.waking.notified = false
-		c.wake(c.throttles.waking)
-		c.spend(1)
-	}
-	c.throttles.waking = nil
-	if c.throttles.deferred = len(c.throttles.notified) > 0; !c.throttles.deferred {
-		c.throttles.notified = nil
-	}
-}
-
-// wake opens the classes whose turn it is at a throttle, for as long as the throttle has room
-// and a consumer takes what is delivered. Claims go first.
-func (c *core) wake(t *throttle) {
-	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.detached {
-		cl, _ := e.waiting.next() // room may be reserved for the claims of others, so it may need one too
-		c.mayClaim(cl)
-	}
-	if t.reservedFor != nil && t.reservedUntil(c.now) <= c.now {
-		c.unreserveAll(t.reservedFor)
-	}
-	for c.room() && c.advanceClaim(t) {
-	}
-	for c.room() {
-		e, ok := t.line.next()
-		if !ok {
-			break
-		}
-		if cl, waits := e.waiting.next(); waits && c.holdUncovered(cl) {
-			continue
-		}
-		q := e.scheduler.queue
-		room, demand := t.admits(c.now, e.need()), q.hasDemand()
-		if !room && !t.set.ByCost {
-			break
-		}
-		if e.scheduler.detached || e.waiting.len() == 0 || !demand && e.eligible > 0 {
-			t.line.remove(e)
-			continue
-		}
-		cl, _ := e.waiting.next()
-		if !room && demand {
-			if c.standAside(cl) {
-				continue
-			}
-			break // the tokens are saved for the class
-		}
-		c.open(cl)
-		if demand {
-			c.serveQueue(q)
-		}
-		if cl.entry == e && e.at >= 0 && cl.state == classOpen {
-			t.line.remove(e) // its turn is not used yet; resolve returns it
-		}
-		for c.room() && c.advanceClaim(t) {
-		}
-	}
-	if !c.room() {
-		c.notify(t) // continued in the next step
-	}
-	c.arm(t)
 }

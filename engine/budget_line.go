@@ -39,10 +39,10 @@ func (c *core) lacking(k *fairKey, m *message) int {
 		if a == nil {
 			return i
 		}
-		if c.catchUp(a); !a.sums.Covers(charge) {
+		if !c.covers(a, charge) {
 			return i
 		}
-		if l := d.line; (l.notified || l == c.accounts.waking) && d.loose != k && c.comesBefore(d, k) {
+		if l := d.line; (l.listed || l == c.grants.line) && d.loose != k && c.comesBefore(d, k) {
 			return i
 		}
 	}
@@ -57,7 +57,7 @@ func (c *core) comesBefore(d *draw, k *fairKey) bool {
 	case nil:
 		return false
 	case d:
-		o, _ := d.held.First(d.line.account.sums.Cover())
+		o, _ := d.held.First(c.cover(d.line.account))
 		return o.dueBefore(k)
 	default:
 		return first.class.scheduler.queue.hasDemand() && first.tag <= max(d.tag, d.line.vtime)
@@ -69,8 +69,7 @@ func (c *core) firstCovered(l *budgetLine) *draw {
 	if l.account == nil {
 		return nil
 	}
-	c.catchUp(l.account)
-	d, _ := l.waiting.First(l.account.sums.Cover())
+	d, _ := l.waiting.First(c.cover(l.account))
 	return d
 }
 
@@ -97,7 +96,7 @@ func (c *core) holdKey(k *fairKey, i int) {
 	d.line.keys++
 	c.accounts.held++
 	c.armRefill(d.line)
-	if a := d.line.account; a != nil && !a.sums.Covers(charge) {
+	if a := d.line.account; a != nil && !c.covers(a, charge) {
 		c.ranDry(a)
 	}
 }
@@ -138,7 +137,7 @@ func (c *core) holdsFor(k *fairKey, m *message) bool {
 
 // release returns the first covered key of a draw to the ring, as its loose key.
 func (c *core) release(d *draw) {
-	k, _ := d.held.First(d.line.account.sums.Cover())
+	k, _ := d.held.First(c.cover(d.line.account))
 	d.loose = k
 	c.returnToRing(k)
 }
@@ -149,54 +148,8 @@ func (c *core) unloose(k *fairKey) {
 		if d.loose == k {
 			d.loose = nil
 			d.standInLine()
-			c.notifyLine(d.line)
+			c.listLine(d.line)
 		}
-	}
-}
-
-// wakeMore gives away room that the last delivery to a consumer of the queue has left or made,
-// and reports whether the queue may be able to deliver more.
-func (c *core) wakeMore(q *queue) bool {
-	switch {
-	case !c.room() || c.throttles.waking != nil:
-		return false
-	case c.accounts.waking != nil:
-		d := c.firstCovered(c.accounts.waking)
-		if d == nil || d.class.scheduler.queue != q {
-			return false
-		}
-		c.release(d)
-	case len(c.throttles.notified)+len(c.accounts.notified) > 0:
-		c.wakeAll()
-	default:
-		return false
-	}
-	c.spend(1)
-	return true
-}
-
-// wakeLine returns the keys to the ring that wait for a budget and are covered, one by one, and
-// has the waiting consumers of their queues served, for as long as the budget covers one.
-func (c *core) wakeLine(l *budgetLine) {
-	c.accounts.waking = l
-	for c.room() {
-		d := c.firstCovered(l)
-		if d == nil {
-			break
-		}
-		c.spend(1)
-		q := d.class.scheduler.queue
-		c.release(d)
-		if q.hasDemand() {
-			c.serveQueue(q)
-		}
-	}
-	c.accounts.waking = nil
-	switch {
-	case !c.room():
-		c.notifyLine(l) // continued in the next step
-	case l.account != nil && l.waiting.Len() > 0:
-		c.ranDry(l.account)
 	}
 }
 
@@ -239,13 +192,13 @@ type budgetLine struct {
 	draws   int      // classes that name it
 	keys    int64    // keys that wait for it
 
-	waiting  firstfit.Tree[*draw] // with the least charges of their keys
-	vtime    float64              // virtual time: the start tag of the last delivery
-	order    uint64               // last number given to a draw
-	notified bool                 // it is in accountTable.notified
-	watched  []*throttle          // keep room, or tokens, for classes that name it
-	wakeAt   int64                // of its timer: the next refill, by the system clock, see core.calendar
-	timer    int                  // index in accountTable.timers; -1: no timer
+	waiting firstfit.Tree[*draw] // with the least charges of their keys
+	vtime   float64              // virtual time: the start tag of the last delivery
+	order   uint64               // last number given to a draw
+	listed  bool                 // it is in grants.lines
+	watched []*throttle          // keep room, or tokens, for classes that name it
+	wakeAt  int64                // of its timer: the next refill, by the system clock, see core.calendar
+	timer   int                  // index in accountTable.timers; -1: no timer
 }
 
 func (l *budgetLine) before(o *budgetLine) bool { return l.wakeAt < o.wakeAt }
@@ -261,15 +214,7 @@ func (l *budgetLine) appendSignature(dst []byte) []byte {
 func (c *core) freed(a *account) {
 	a.freedIn = c.out.batchNo
 	if a.line != nil {
-		c.notifyLine(a.line)
-	}
-}
-
-// notifyLine lists a budget for wakeAll that may cover keys that wait for it.
-func (c *core) notifyLine(l *budgetLine) {
-	if !l.notified && l.waiting.Len() > 0 {
-		l.notified = true
-		c.accounts.notified = append(c.accounts.notified, l)
+		c.listLine(a.line)
 	}
 }
 
@@ -362,6 +307,7 @@ func (c *core) armRefill(l *budgetLine) {
 		}
 		return
 	}
+	c.catchUp(a)
 	at := a.sums.NextAt
 	if now := c.calendar(); at <= now { // the store is full
 		at = now + int64(c.cfg.RetryInterval)

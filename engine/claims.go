@@ -44,7 +44,7 @@ func (c *core) passedOver(cl *class) bool {
 		s := &cl.flows[i]
 		if s.passedOver(cl) {
 			passed = true
-		} else if s.throttle == c.throttles.waking || !cl.admits(s, c.now) {
+		} else if s.throttle == c.grants.throttle || !cl.admits(s, c.now) {
 			return false
 		}
 	}
@@ -75,7 +75,7 @@ func (c *core) mayClaim(cl *class) {
 		t := cl.flows[i].throttle
 		t.claims = append(t.claims, cl)
 		cl.watchBudgets(t)
-		c.notify(t)
+		c.list(t)
 	}
 	cl.scheduler.claiming = append(cl.scheduler.claiming, cl)
 }
@@ -97,7 +97,7 @@ func (c *core) endClaim(cl *class) {
 		t.claims = slices.Delete(t.claims, at, at+1)
 		cl.unwatchBudgets(t)
 		if !cl.scheduler.detached {
-			c.notify(t)
+			c.list(t)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func (c *core) unreserveAll(cl *class) {
 func (c *core) unreserve(s *flow) {
 	t := s.throttle
 	s.reserved, t.reservedFor, t.reserved = false, nil, 0
-	c.notify(t)
+	c.list(t)
 }
 
 // unreserveQueue ends the reservations of a queue that has no demand any more: its last waiting
@@ -155,18 +155,18 @@ func (t *throttle) nextClaim() *class {
 }
 
 // advanceClaim advances the first claim at a throttle if it is the first one at all of its
-// throttles: it reserves their room or, once all of them have room, lets the class deliver. It
-// reports whether the class has delivered.
-func (c *core) advanceClaim(t *throttle) bool {
+// throttles: it reserves their room or, once all of them have room, returns the class, which may
+// deliver.
+func (c *core) advanceClaim(t *throttle) *class {
 	cl := t.firstClaim()
 	if cl == nil || cl.state != classWaiting || c.holdUncovered(cl) {
-		return false
+		return nil
 	}
 	room := true
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		if s.throttle.firstClaim() != cl {
-			return false
+			return nil
 		}
 		room = room && s.throttle.admitsReserved(c.now, cl.need(s))
 	}
@@ -179,16 +179,9 @@ func (c *core) advanceClaim(t *throttle) bool {
 		}
 	}
 	if !room {
-		return false
+		return nil
 	}
-	n := cl.claim
-	c.open(cl)
-	c.serveQueue(cl.scheduler.queue)
-	if cl.claim == n { // the class has delivered nothing
-		c.endClaim(cl)
-		return false
-	}
-	return true
+	return cl
 }
 
 // mayReserve reports whether the room of a throttle may be reserved for a class that waits for
@@ -256,8 +249,8 @@ func (t *throttle) reservedUntil(now int64) int64 {
 // line of the throttle:
 //
 //   1. No class may take them that comes after it in the order of admission.go: one that asks
-//      waits in the line (saved), and wake gives the room away from the front of the line only.
-//   2. Nothing is saved for a queue without demand. wake passes over its entry, and looks again
+//      waits in the line (saved), and grant gives the room away from the front of the line only.
+//   2. Nothing is saved for a queue without demand. grant passes over its entry, and looks again
 //      when a queue gets or loses demand (demandChanged).
 //   3. Nothing is saved for a class that another of its throttles stops for longer. The class
 //      waits there instead (standAside), also when that throttle is used up later (usedRoom).
@@ -309,10 +302,7 @@ func (c *core) holdUncovered(cl *class) bool {
 		k := cl.head()
 		i := slices.IndexFunc(cl.draws, func(d *draw) bool {
 			a := d.line.account
-			if a != nil {
-				c.catchUp(a)
-			}
-			return a == nil || !a.sums.Covers(k.window[0].throttles.charge)
+			return a == nil || !c.covers(a, k.window[0].throttles.charge)
 		})
 		if i < 0 {
 			return false
@@ -330,7 +320,7 @@ func (c *core) drained(l *budgetLine) {
 		return
 	}
 	for _, t := range l.watched {
-		c.notify(t)
+		c.list(t)
 	}
 	c.spend(len(l.watched) / 8) // most of them are listed already
 }
@@ -364,7 +354,7 @@ func (c *core) saved(cl *class, s *flow) bool {
 	if s.reserved {
 		return false
 	}
-	if t == c.throttles.waking {
+	if t == c.grants.throttle {
 		return cl.entry == nil || cl.entry.throttle != t
 	}
 	first := t.turnOf()
@@ -413,11 +403,11 @@ func (c *core) standAside(cl *class) bool {
 // usedRoom has a throttle by cost, and those that save tokens for a class that needs this
 // throttle, too, look again after a delivery: another class may be next, or its class stopped.
 func (c *core) usedRoom(t *throttle) {
-	if t.set.ByCost && t != c.throttles.waking {
-		c.notify(t)
+	if t.set.ByCost && t != c.grants.throttle {
+		c.list(t)
 	}
 	for _, saver := range t.savers {
-		c.notify(saver)
+		c.list(saver)
 	}
 }
 
@@ -426,13 +416,13 @@ func (c *core) usedRoom(t *throttle) {
 // do not, and those at which another claim is first now.
 func (c *core) demandChanged(q *queue) {
 	for _, t := range q.scheduler.saving {
-		c.notify(t)
+		c.list(t)
 	}
 	c.spend(len(q.scheduler.claiming))
 	for _, cl := range q.scheduler.claiming {
 		for i := range cl.flows {
 			if t := cl.flows[i].throttle; len(t.claims) > 1 {
-				c.notify(t)
+				c.list(t)
 			}
 		}
 	}

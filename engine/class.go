@@ -213,7 +213,7 @@ func (c *core) fix(cl *class) {
 	case classWaiting:
 		for i := range cl.flows {
 			if t := cl.flows[i].throttle; t.set.ByCost {
-				c.notify(t)
+				c.list(t)
 			}
 		}
 	case classIdle:
@@ -332,7 +332,7 @@ func (c *core) idleClass(cl *class) {
 		cl.waited = cl.waitedBy(c.now)
 		cl.entry.waiting.remove(cl)
 		if t := cl.entry.throttle; t.set.ByCost {
-			c.notify(t) // tokens may have been saved for the class
+			c.list(t) // tokens may have been saved for the class
 		}
 		cl.entry = nil
 	case classIdle:

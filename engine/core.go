@@ -51,6 +51,7 @@ type core struct {
 	waits     waitSet          // parked tasks
 	tasks     taskQueue        // tasks left over by a turn, and its budget
 	throttles throttleTable    // throttles and the classes that wait for them
+	grants    grants           // room and credits that are not given away yet
 	leases    leaseTable       // live leases and their timers
 	delayed   delayedMessages  // head of the index of due times
 	ttl       ttlMessages      // head of the index of message expiries
@@ -92,7 +93,7 @@ func newCore(cfg Config, store Store) *core {
 // steps never change order:
 //
 //	begin      advance the time; drop bodies that the last commit has made readable
-//	expire     act on every timer that is due
+//	expire     act on every timer that is due; deliver what the timers of throttles have made ready
 //	continue   run tasks and operations that earlier turns have left unfinished
 //	apply      run unblocked tasks, then the backlog and the new tasks
 //	reclaim    release a portion of what purged queues have left in memory
@@ -136,11 +137,6 @@ func (c *core) begin(now time.Time) {
 	if c.health.bootTime == 0 {
 		c.health.bootTime = c.now
 	}
-	for _, q := range c.waits.postponed {
-		q.postponed = false
-		c.offer(q)
-	}
-	c.waits.postponed = c.waits.postponed[:0]
 	c.dropCommittedBodies()
 }
 
@@ -272,10 +268,10 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [23]component {
+func (c *core) components() [24]component {
 	return [...]component{
 		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
-		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
+		&c.grants, &c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }
 

@@ -25,6 +25,7 @@
 //	calendar.go
 //	throttle.go throttle_set.go      rate and concurrency limits
 //	admission.go claims.go           which class is next when a throttle has room
+//	grant.go serve.go                the queue that is served next; where messages meet consumers
 //	key.go read.go                   a fairness key, its head cache, and window reads
 //	ordered.go                       queues that deliver one message of a key at a time
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
@@ -84,8 +85,8 @@
 //  18. A throttle counts the leases that name it. The leases that name a throttle key without a
 //     setting are counted as well.
 //  19. The credit of a key is never negative.
-//  20. Where a throttle has room for the class that is next, no class waits in its line, except
-//     classes of a queue that has another class open there, or that has no waiting consumer
+//  20. Where a throttle has room for the class that is next, and is neither listed nor under the
+//     cursor of grant, no class waits in its line, except classes of a queue that has another class open there, or that has no waiting consumer
 //     under a throttle by cost. Room is reserved only for a claim, and only while the queue of
 //     the claim has a waiting consumer.
 //  21. A recurring message is in exactly one state: waiting for its next tick, making a message

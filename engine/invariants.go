@@ -290,7 +290,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	if !q.hasDemand() || q.offered || q.postponed || c.throttles.behind(c) || len(c.accounts.notified) > 0 || c.health.failed != nil {
+	if !q.hasDemand() || q.offered || c.throttles.behind(c) || c.health.failed != nil {
 		return
 	}
 	for k := range q.roster.all() {
@@ -435,7 +435,7 @@ func (s *throttleTable) check(c *core, bad report) {
 				bad(17, "throttle %q: %d classes of %q were opened, %d keys name it; it says %d and %d", name, eligible[e], q.name, ofQueue[e], e.eligible, e.keys)
 			}
 		}
-		if first == nil || t.notified || s.behind(c) || c.health.failed != nil {
+		if first == nil || t.listed || t == c.grants.throttle || s.next(c) <= c.now || c.health.failed != nil {
 			continue
 		}
 		// Either the throttle has no room and something will free it: the end of a lease, or

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -164,14 +163,9 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		return nil, err
 	}
 	if tx.task.wait == nil {
-		c.wakeAll()
-		for _, q := range queues { // earlier consumers come first
-			if q.offered && q.waiters.first != nil {
-				c.serveQueue(q)
-			}
-		}
+		c.serveReady() // earlier consumers come first
 	}
-	ds := c.deliver(queues, req)
+	ds := c.deliver(queues, req, tx.task.wait != nil)
 	if len(ds) > 0 {
 		tx.noteDelivered(ds)
 		tx.leased, tx.stored = true, !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
@@ -212,70 +206,6 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 		return nil
 	}
 	return tx.park(waitPreflight, queues, 0)
-}
-
-// deliver leases up to req.Count messages, one of each queue in turn. The rotation of a set
-// of queues is remembered between requests, so that many small leases are as fair among
-// queues as one large lease. It delivers nothing while the store takes no writes.
-func (c *core) deliver(queues []*queue, req *LeaseRequest) []*Delivery {
-	if c.health.failed != nil {
-		return nil
-	}
-	var ds []*Delivery
-	most := max(req.Count, 1)
-	turn := c.waits.rotations.of(queues)
-	at := turn.start(queues)
-	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
-		q := queues[at%len(queues)]
-		m := c.take(q)
-		if m == nil {
-			empty++
-			continue
-		}
-		empty = 0
-		turn.served(q)
-		if ds == nil {
-			ds = make([]*Delivery, 0, min(req.Count, q.scheduler.keys*4+16))
-		}
-		visibility := req.Visibility
-		if visibility <= 0 {
-			visibility = q.set.Values.Duration(queueset.Visibility)
-		}
-		ds = append(ds, c.lease(m, visibility, req.Consumer))
-	}
-	return ds
-}
-
-// take removes the next message of the queue from its head cache, in the order of deficit
-// round robin and within the throttles; nil if none is deliverable. It has consumed the
-// credit of the key, and tokens and slots of the throttles. The caller must lease, move or
-// return the message in the same turn.
-func (c *core) take(q *queue) *message {
-	if q.set.PausedOut {
-		return nil
-	}
-	if len(c.accounts.notified) > 0 {
-		c.wakeAll() // keys that have waited for credits may come before those in the ring
-	}
-	k := c.pick(q)
-	for k == nil && c.wakeMore(q) {
-		// The last message may have passed the turn to another class, and each class that
-		// was woken may be stopped by another of its throttles: look again until nothing
-		// changes.
-		k = c.pick(q)
-	}
-	if k == nil {
-		return nil
-	}
-	m := k.pop()
-	c.heads.messages--
-	k.stats.deliver(c.now, m.cost)
-	q.idle.busiest.note(k)
-	q.share.add(c.now, uint64(m.cost))
-	k.leased++ // the key stays in memory while it has leases
-	c.addMessages(q, messageCounts{leased: 1})
-	c.settle(k)
-	return m
 }
 
 // lease makes a message that take returned leased, and returns its delivery. The delivery

@@ -21,7 +21,6 @@ type queue struct {
 	turns        map[*throttle]float64 // tags at throttles that a purge has ended and no class has continued
 	waiters      waiters
 	offered      bool // in waitSet.offers
-	postponed    bool // in waitSet.postponed
 	becameReady  bool // in events.ready
 	shrunk       bool // in events.shrunk
 	awaitingRead int  // keys with a backlog on disk and no message in memory

@@ -172,7 +172,7 @@ func TestTheRecordsFindPlantedFaultsOfAdaptiveThrottles(t *testing.T) {
 		},
 		"a limit that grows wakes nothing": func(c *core) {
 			for _, x := range c.throttles.byName {
-				x.notified = true
+				x.listed = true
 			}
 		},
 	} {

@@ -19,8 +19,8 @@ func plantedFaults() []plantedFault {
 	apart := func(s *schedSim) bool { return s.apart > 0 }
 	return []plantedFault{
 		{"1: room is used at once", func(c *core) {
-			for _, t := range c.throttles.byName { // wakeAll finds no throttle with new room
-				t.notified = true
+			for _, t := range c.throttles.byName { // no throttle is found with new room
+				t.listed = true
 			}
 		}, func(s *schedSim) bool { return s.broken > 0 }},
 		{"2: queues take turns", func(c *core) {

@@ -287,8 +287,8 @@ func (c *core) leaveClass(k *fairKey) {
 // it: the caller must deliver that message.
 //
 // Messages whose time to live has passed are removed on the way, and keys in the wrong class
-// are moved. Both count as reclaimed. When the turn has used up that allowance, pick returns
-// nil and the queue is served again in the next turn.
+// are moved, a unit each. When the step has no budget left, pick returns nil and the queue stays
+// offered: other tasks go on first.
 func (c *core) pick(q *queue) *fairKey {
 	s := q.scheduler
 	for {
@@ -304,11 +304,11 @@ func (c *core) pick(q *queue) *fairKey {
 		}
 		m := k.window[0]
 		if c.ttlExpired(m) || m.throttles != nil && c.classOf(q, m) != cl {
-			if c.detached.reclaimed >= c.detached.max {
-				c.postpone(q) // many messages have expired: other tasks continue first
+			if !c.room() {
+				c.offer(q)
 				return nil
 			}
-			c.detached.reclaimed++
+			c.spend(1)
 			if c.ttlExpired(m) {
 				c.endTTLAtHead(m)
 			} else {
@@ -318,11 +318,11 @@ func (c *core) pick(q *queue) *fairKey {
 		}
 		if len(cl.draws) > 0 {
 			if lacking := c.lacking(k, m); lacking >= 0 {
-				if c.detached.reclaimed >= c.detached.max {
-					c.postpone(q)
+				if !c.room() {
+					c.offer(q)
 					return nil
 				}
-				c.detached.reclaimed++
+				c.spend(1)
 				c.holdKey(k, lacking)
 				continue
 			}
@@ -346,15 +346,6 @@ func (c *core) pick(q *queue) *fairKey {
 		c.queues.sums.rounds += uint64(s.round - before) //nolint:gosec // it never decreases
 		k.credit -= int64(m.cost)
 		return k
-	}
-}
-
-// postpone has a queue served again in the next turn, which follows at once.
-func (c *core) postpone(q *queue) {
-	c.tasks.unfinished = true
-	if !q.postponed {
-		q.postponed = true
-		c.waits.postponed = append(c.waits.postponed, q)
 	}
 }
 

@@ -429,7 +429,7 @@ func (s *sim) breakBudgets() {
 		}
 	case creditNotSeen:
 		for _, l := range c.accounts.lines { // as if it were in the list already
-			l.notified = true
+			l.listed = true
 		}
 	case creditNotWritten:
 		for a := range c.accounts.list.all() {
@@ -456,15 +456,15 @@ func (s *sim) deaf(c *core) (end func()) {
 	var deaf []*budgetLine
 	if s.mutant == releaseNotSeen {
 		for _, l := range c.accounts.lines {
-			if !l.notified {
-				l.notified = true
+			if !l.listed {
+				l.listed = true
 				deaf = append(deaf, l)
 			}
 		}
 	}
 	return func() {
 		for _, l := range deaf {
-			l.notified = false
+			l.listed = false
 		}
 	}
 }

@@ -89,9 +89,7 @@ func (c *core) run(t *Task) {
 	tx := &t.tx
 	*tx = Tx{core: c, task: t}
 	before := c.tasks.budget.spent
-	t.running = true
 	err := t.Call.Apply(tx)
-	t.running = false
 	if c.tasks.budget.spent == before || t.Bytes >= unitBytes { // every task costs at least one unit
 		c.spend(1 + t.Bytes/unitBytes)
 	}
@@ -156,13 +154,10 @@ type Task struct {
 	progress *progress
 	logs     []*changeLog // of reads of a transaction's preflight; open until the task is concluded
 	// shown is the size of the messages read for a transaction, bounded by Config.ReplyBytes.
-	shown int
-	wait  *wait // non-nil while the task is parked
-	// running is true while Apply runs. A task that runs again keeps its place in the lines
-	// of queues meanwhile.
-	running   bool
-	inBatch   bool // counted by Client.inBatches
-	committed bool // with its batch, while its answer waits for a confirmation
+	shown     int
+	wait      *wait // non-nil while the task is parked
+	inBatch   bool  // counted by Client.inBatches
+	committed bool  // with its batch, while its answer waits for a confirmation
 	// deadline is the end of the wait that the task had before a recovery; 0: none.
 	deadline int64
 	done     atomic.Bool
@@ -356,7 +351,7 @@ func (c *core) mustCut() bool {
 
 // pending reports whether tasks or waiting consumers wait for a turn and for nothing else.
 func (c *core) pending() bool {
-	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || len(c.waits.postponed) > 0 || len(c.throttles.notified)+len(c.accounts.notified) > 0
+	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || c.grants.pending()
 }
 
 // hasUnfinished reports whether this turn has left work to the next one.

@@ -24,7 +24,7 @@ import (
 // throttle for a delivery:
 //
 //	full      tokens < min(need, Burst), or inUse at the slots: Concurrency, or what adaptive allows
-//	room      the tokens and a slot are free, and wake gives them away
+//	room      the tokens and a slot are free, and grant gives them away
 //	reserved  the last room is reserved for a claim
 //
 //	full → room       a token is due, endUse, refund, SetThrottle, DeleteThrottle
@@ -50,7 +50,7 @@ type throttle struct {
 	reserved    int64             // tokens that are reserved for it
 	first       *class            // by cost: the class whose turn is next, for which tokens are saved, see claims.go
 	savers      []*throttle       // throttles by cost that save tokens for a class that needs this one, too
-	notified    bool              // it is in throttleTable.notified
+	listed      bool              // it is in grants.throttles
 	wakeAt      int64             // time of its timer, Unix nanoseconds
 	timer       int               // index in throttleTable.timers; -1: no timer
 
@@ -205,7 +205,7 @@ func (c *core) refund(m *message) {
 	for i, t := range c.throttlesOf(m) {
 		if t.set.Rate > 0 {
 			t.tokens, t.at = min(t.level(c.now)+float64(m.need(i)), float64(t.set.Burst)), c.now
-			c.notify(t)
+			c.list(t)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (c *core) endUse(m *message) {
 		t.gapSquare += newest * (gap*gap - t.gapSquare)
 		t.freedAt = c.now
 		if t.set.Concurrency > 0 {
-			c.notify(t)
+			c.list(t)
 		}
 	}
 	c.endUnset(m)
@@ -356,7 +356,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	t.set = set
 	t.adapt(t.adaptive)
 	t.tokens, t.at = min(tokens, float64(set.Burst)), c.now
-	c.notify(t)
+	c.list(t)
 	return nil
 }
 
@@ -389,7 +389,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.leaveUnset(t)
 	t.set, t.adaptive = storage.Throttle{}, nil // without limits, it has room for all classes in its line
 	c.disarm(t)
-	c.notify(t)
+	c.list(t)
 	c.reclassifyAll()
 	return true, nil
 }

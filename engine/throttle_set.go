@@ -11,18 +11,14 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// throttleTable is the component of all throttles. It also records which of them may have room
-// for the classes that wait for it.
+// throttleTable is the component of all throttles.
 type throttleTable struct {
 	byName  map[string]*throttle
 	list    roster[throttle]
 	version uint64 // incremented when a throttle is added or removed: throttle sets of an older version are stale
 
 	timers   timers[*throttle] // armed timers: next tokens and ends of reservations
-	notified []*throttle       // may have room; wakeAll looks at each
-	waking   *throttle         // the one whose room wakeAll is giving away
 	idle     int               // classes in scheduler.idle of all queues
-	deferred bool              // wakeAll has left some of notified for the next step
 	order    uint64            // last number given to an entry in a line or a claim
 	afterCut int64             // later than all cuts of adaptive throttles, see leaseTime
 
@@ -40,7 +36,7 @@ const recentSets = 4096
 // reset forgets all throttles. The version and the order keep growing, so nothing that refers
 // to the old throttles is taken for current.
 func (s *throttleTable) reset() {
-	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, recent: make([]*throttleSet, recentSets), version: s.version + 1, waking: s.waking, order: s.order, afterCut: s.afterCut}
+	*s = throttleTable{byName: map[string]*throttle{}, unset: map[string]*unsetKey{}, recent: make([]*throttleSet, recentSets), version: s.version + 1, order: s.order, afterCut: s.afterCut}
 }
 
 // next is the time of the first timer of a throttle.
@@ -51,10 +47,11 @@ func (s *throttleTable) next(*core) int64 {
 	return never
 }
 
-// behind reports whether a throttle may have room that the next turn gives away, which follows at once.
-func (s *throttleTable) behind(c *core) bool { return s.deferred || s.next(c) <= c.now }
+// behind reports whether there may be room that the next turn gives away, which follows at once.
+func (s *throttleTable) behind(c *core) bool { return c.grants.pending() || s.next(c) <= c.now }
 
-// expire wakes the throttles whose timers are due and gives their room away.
+// expire lists the throttles whose timers are due, and has their room given away with what the step
+// has left: beside a full inbox the serve step alone would deliver a third of it.
 func (s *throttleTable) expire(c *core) {
 	for c.room() {
 		t, ok := s.timers.next()
@@ -63,10 +60,10 @@ func (s *throttleTable) expire(c *core) {
 		}
 		c.spend(1)
 		c.disarm(t)
-		c.notify(t)
+		c.list(t)
 	}
 	c.atLeast(c.tasks.budget.part(32))
-	c.wakeAll()
+	c.serveReady()
 }
 
 // addThrottle creates a throttle with a full bucket. The new version of the table makes all

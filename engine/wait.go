@@ -43,14 +43,13 @@ type waitSet struct {
 	rotations rotations
 
 	offers    []*queue // may be able to deliver, and have waiters: serve looks at them
-	postponed []*queue // to be offered in the next turn, since pick exceeded its budget
 	unblocked []*Task  // were queued behind a task that is no longer blocked
 
 	unchecked
 }
 
 // reset forgets which queues may deliver. recover queues the parked tasks again.
-func (s *waitSet) reset() { s.offers, s.postponed = nil, nil }
+func (s *waitSet) reset() { s.offers = nil }
 
 // next returns the end of the wait that ends first.
 func (s *waitSet) next(*core) int64 {
@@ -233,64 +232,6 @@ func (c *core) unpark(t *Task) {
 		delete(c.waits.parked, cl.ID)
 		c.waits.unblocked = append(c.waits.unblocked, cl.queued...)
 		cl.queued = nil
-	}
-}
-
-// serve delivers what became ready to waiting consumers. It runs after apply and before the
-// cut: the lease of a message is in the same batch as what made the message ready, else a
-// crash could lose one of them.
-func (c *core) serve() {
-	if c.health.failed != nil {
-		c.throttles.notified, c.accounts.notified = nil, nil // nothing is delivered, and recovery rebuilds all of them
-	}
-	for c.room() {
-		switch {
-		case len(c.throttles.notified)+len(c.accounts.notified) > 0:
-			c.wakeAll() // before another queue could take the capacity
-		case len(c.waits.offers) > 0:
-			q := c.waits.offers[0]
-			c.waits.offers = c.waits.offers[1:]
-			q.offered = false
-			c.serveQueue(q)
-		case len(c.waits.unblocked) > 0:
-			c.applyUnblocked()
-		default:
-			c.waits.offers, c.waits.unblocked = nil, nil
-			return
-		}
-	}
-}
-
-// serveQueue runs the tasks that wait for a queue, in the order of their arrival, as long as
-// the queue can deliver. A running lease may wake throttles and so call serveQueue while it is
-// the first in the line itself: it takes the next message then, and the queue is offered
-// again. When nothing is being read for the queue any more, tasks that wait for window reads
-// only are run as well: they end without a message, or take one of another queue.
-func (c *core) serveQueue(q *queue) {
-	for q.scheduler.hasOpen() && q.waiters.first != nil && c.health.failed == nil {
-		if !c.room() {
-			c.offer(q)
-			return
-		}
-		first := q.waiters.first
-		if first.wait.task.running {
-			c.offer(q)
-			return
-		}
-		first.wait.task.resume(c)
-		if q.waiters.first == first {
-			break // it could take no message
-		}
-	}
-	if q.awaitingRead > 0 {
-		return
-	}
-	for n := q.waiters.first; n != nil; {
-		w := n.wait
-		n = n.next
-		if w.kind.forReads() && w.task.wait == w && !w.task.running && !w.loading() {
-			w.task.resume(c)
-		}
 	}
 }
 

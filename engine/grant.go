@@ -1,0 +1,188 @@
+package engine
+
+// grants gives away the room of throttles and the credits of budgets as they appear. Whatever makes room lists
+// its throttle or budget; the serve step asks for the queue whose turn is next (grant), has its consumers served,
+// and asks again. grant is a cursor: a call sees what has become of the class that the last one has opened, and
+// calls nothing back.
+//
+//	idle ──listed──▶ a budget or throttle under the cursor ──grant──▶ a class is open ──grant──▶ ... ──▶ idle
+//
+// The cursor may stand anywhere at the end of a step. A purge, a deleted throttle or a key that has left its class
+// in between does no harm, as the state of the class says what has happened. A recovery begins with an idle one.
+type grants struct {
+	lines     []*budgetLine // listed: may cover keys that wait
+	throttles []*throttle   // listed: may have room for what waits
+	line      *budgetLine   // under the cursor; nil: none
+	throttle  *throttle     // under the cursor; nil: none
+	opened    opened        // at the throttle
+	// claimed is true if the claims at the throttle have been looked at since a class was opened.
+	claimed bool
+	turn    *queue // whose turn has come while a lease of another queue was being served; nil: none
+
+	untimed
+	unchecked // by the checks of throttles and budgets
+}
+
+func (g *grants) reset() { *g = grants{} }
+
+// opened is the class that the cursor has opened last.
+type opened struct {
+	class *class // nil: none
+	entry *entry // it was its turn there; nil: its claim was first
+	claim uint64 // of the class when it was opened
+}
+
+// pending reports whether room or credits may be left to give away.
+func (g *grants) pending() bool {
+	return len(g.throttles)+len(g.lines) > 0 || g.throttle != nil || g.line != nil || g.turn != nil
+}
+
+// list lists a throttle that may have room, unless nothing waits for it.
+func (c *core) list(t *throttle) {
+	if !t.listed && (t.line.len() > 0 || len(t.claims) > 0) {
+		t.listed = true
+		c.grants.throttles = append(c.grants.throttles, t)
+	}
+}
+
+// listLine lists a budget that may cover keys that wait for it, unless none waits.
+func (c *core) listLine(l *budgetLine) {
+	if !l.listed && l.waiting.Len() > 0 {
+		l.listed = true
+		c.grants.lines = append(c.grants.lines, l)
+	}
+}
+
+// grant opens the class whose turn is next and returns its queue, which has demand; nil: there is none, or the step
+// has no budget left. Budgets come first, then throttles in the order in which they were listed. While a throttle is
+// under the cursor, its room is that of its line: see yieldsTo and saved.
+func (c *core) grant() *queue {
+	g := &c.grants
+	for c.room() && c.health.failed == nil {
+		var q *queue
+		switch {
+		case g.line != nil:
+			q = c.grantCredits(g.line)
+		case g.throttle != nil:
+			q = c.grantRoom(g.throttle)
+		case len(g.lines) > 0:
+			g.line, g.lines = g.lines[0], g.lines[1:]
+			g.line.listed = false
+		case len(g.throttles) > 0:
+			g.throttle, g.throttles = g.throttles[0], g.throttles[1:]
+			g.throttle.listed = false
+			c.beginGrants(g.throttle)
+		default:
+			g.lines, g.throttles = nil, nil
+			return nil
+		}
+		if q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+// grantCredits returns the next key that waits for a budget and is covered to the ring, and returns its queue if that
+// has demand. nil: the queue of that key has none, or the budget covers no key that waits and is done.
+func (c *core) grantCredits(l *budgetLine) *queue {
+	d := c.firstCovered(l)
+	if d == nil {
+		c.grants.line = nil
+		if l.account != nil && l.waiting.Len() > 0 {
+			c.ranDry(l.account)
+		}
+		return nil
+	}
+	c.spend(1)
+	c.release(d)
+	if q := d.class.scheduler.queue; q.hasDemand() {
+		return q
+	}
+	return nil
+}
+
+// beginGrants prepares a throttle for giving its room away.
+func (c *core) beginGrants(t *throttle) {
+	c.grants.opened, c.grants.claimed = opened{}, false
+	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.detached {
+		cl, _ := e.waiting.next() // room may be reserved for the claims of others, so it may need one too
+		c.mayClaim(cl)
+	}
+	if t.reservedFor != nil && t.reservedUntil(c.now) <= c.now {
+		c.unreserveAll(t.reservedFor)
+	}
+}
+
+// grantRoom opens the classes of a throttle, in their order, up to the first one whose queue has demand, which it
+// returns. nil: the throttle has nothing left to give and is done, or the step has no budget left.
+func (c *core) grantRoom(t *throttle) *queue {
+	for c.closeGrant(t); c.room() && c.openNext(t); c.closeGrant(t) {
+		if q := c.grants.opened.class.scheduler.queue; q.hasDemand() {
+			return q
+		}
+	}
+	c.arm(t)
+	if c.room() {
+		c.spend(1)
+		c.grants.throttle = nil
+	}
+	return nil
+}
+
+// openNext opens the class that comes next at a throttle, and reports whether there is one for which it has room: the
+// class of its first claim, else the first in its line. A queue that cannot use the room leaves the line: a class of
+// it stays open for the next consumer that asks.
+func (c *core) openNext(t *throttle) bool {
+	g := &c.grants
+	if !g.claimed {
+		if cl := c.advanceClaim(t); cl != nil {
+			g.opened = opened{class: cl, claim: cl.claim}
+			c.open(cl)
+			return true
+		}
+		g.claimed = true
+	}
+	for c.room() {
+		e, ok := t.line.next()
+		if !ok {
+			return false
+		}
+		if cl, waits := e.waiting.next(); waits && c.holdUncovered(cl) {
+			continue
+		}
+		cl, waits := e.waiting.next()
+		room, demand := t.admits(c.now, e.need()), e.scheduler.queue.hasDemand()
+		switch {
+		case !room && !t.set.ByCost:
+			return false
+		case e.scheduler.detached || !waits || !demand && e.eligible > 0:
+			t.line.remove(e)
+		case room || !demand:
+			c.open(cl)
+			g.opened = opened{class: cl, entry: e}
+			return true
+		case !c.standAside(cl):
+			return false // the tokens are saved for the class
+		}
+	}
+	return false
+}
+
+// closeGrant sees what has become of the class that was opened last: a claim that has delivered nothing ends, and an
+// entry whose turn is not used yet leaves the line until it is (resolve).
+func (c *core) closeGrant(t *throttle) {
+	g := &c.grants
+	o := g.opened
+	if o.class == nil {
+		return
+	}
+	g.opened, g.claimed = opened{}, false
+	switch {
+	case o.entry == nil && o.class.claim == o.claim:
+		c.endClaim(o.class)
+		g.claimed = true
+	case o.entry != nil && o.class.entry == o.entry && o.entry.at >= 0 && o.class.state == classOpen:
+		t.line.remove(o.entry)
+	}
+}

@@ -1,0 +1,169 @@
+package engine
+
+import "github.com/faisca/fila/internal/queueset"
+
+// This file is where messages meet consumers. A consumer that waits is served by the step of the turn that bears the
+// name, one that asks takes what is left. Both ask for the next message (take), and nothing else delivers:
+//
+//	serve, expire ──▶ serveReady ──▶ serveQueue ──▶ Task.resume ──▶ Tx.Lease ──▶ deliver ──▶ take
+//	a lease that asks ──▶ Tx.Lease: serveReady, then deliver ──▶ take
+//
+// A lease that is being served never serves another: it ends where the turn is another queue's.
+
+// serve delivers what became ready to waiting consumers. It runs after apply and before the
+// cut: the lease of a message is in the same batch as what made the message ready, else a
+// crash could lose one of them.
+func (c *core) serve() {
+	if c.health.failed != nil {
+		c.grants.reset() // nothing is delivered, and recovery rebuilds what it lists
+	}
+	for c.room() {
+		if c.serveReady(); len(c.waits.unblocked) == 0 {
+			break
+		}
+		c.applyUnblocked()
+	}
+	if c.room() {
+		c.waits.offers, c.waits.unblocked = nil, nil
+	}
+}
+
+// serveReady serves the queues that may deliver, one after the other, as far as the budget of the
+// step goes.
+func (c *core) serveReady() {
+	for q := c.ready(); q != nil; q = c.ready() {
+		c.serveQueue(q)
+	}
+}
+
+// ready returns the queue that is served next; nil: none may be able to deliver, or the step has
+// no budget left. Room of throttles and credits go first, before another queue could take them.
+func (c *core) ready() *queue {
+	if !c.room() {
+		return nil
+	}
+	if q := c.grants.turn; q != nil {
+		c.grants.turn = nil
+		return q
+	}
+	if q := c.grant(); q != nil {
+		return q
+	}
+	if len(c.waits.offers) == 0 || !c.room() {
+		return nil
+	}
+	q := c.waits.offers[0]
+	c.waits.offers = c.waits.offers[1:]
+	q.offered = false
+	return q
+}
+
+// serveQueue runs the tasks that wait for a queue, in the order of their arrival, as long as
+// the queue can deliver. When nothing is being read for the queue any more, tasks that wait for
+// window reads only are run as well: they end without a message, or take one of another queue.
+func (c *core) serveQueue(q *queue) {
+	for q.scheduler.hasOpen() && q.waiters.first != nil && c.health.failed == nil {
+		if !c.room() {
+			c.offer(q)
+			return
+		}
+		first := q.waiters.first
+		first.wait.task.resume(c)
+		if q.waiters.first == first {
+			break // it could take no message
+		}
+	}
+	if q.awaitingRead > 0 {
+		return
+	}
+	for n := q.waiters.first; n != nil; {
+		w := n.wait
+		n = n.next
+		if w.kind.forReads() && w.task.wait == w && !w.loading() {
+			w.task.resume(c)
+		}
+	}
+}
+
+// deliver leases up to req.Count messages, one of each queue in turn. The rotation of a set
+// of queues is remembered between requests, so that many small leases are as fair among
+// queues as one large lease. It delivers nothing while the store takes no writes. served says
+// that the lease has waited and is being served; any other goes behind all that is ready.
+func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Delivery {
+	if c.health.failed != nil {
+		return nil
+	}
+	var ds []*Delivery
+	most := max(req.Count, 1)
+	turn := c.waits.rotations.of(queues)
+	at := turn.start(queues)
+	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
+		q := queues[at%len(queues)]
+		m := c.take(q, served)
+		if m == nil {
+			empty++
+			continue
+		}
+		empty = 0
+		turn.served(q)
+		if ds == nil {
+			ds = make([]*Delivery, 0, min(req.Count, q.scheduler.keys*4+16))
+		}
+		visibility := req.Visibility
+		if visibility <= 0 {
+			visibility = q.set.Values.Duration(queueset.Visibility)
+		}
+		ds = append(ds, c.lease(m, visibility, req.Consumer))
+	}
+	return ds
+}
+
+// take removes the next message of the queue from its head cache, in the order of deficit
+// round robin and within the throttles; nil if none is deliverable. It has consumed the
+// credit of the key, and tokens and slots of the throttles. The caller must lease, move or
+// return the message in the same turn.
+func (c *core) take(q *queue, served bool) *message {
+	if q.set.PausedOut {
+		return nil
+	}
+	k := c.pick(q)
+	for k == nil && c.more(q, served) {
+		// The last message may have passed the turn to another class, and each class that
+		// was opened may be stopped by another of its throttles: look again until nothing
+		// changes.
+		k = c.pick(q)
+	}
+	if k == nil {
+		return nil
+	}
+	m := k.pop()
+	c.heads.messages--
+	k.stats.deliver(c.now, m.cost)
+	q.idle.busiest.note(k)
+	q.share.add(c.now, uint64(m.cost))
+	k.leased++ // the key stays in memory while it has leases
+	c.addMessages(q, messageCounts{leased: 1})
+	c.settle(k)
+	return m
+}
+
+// more gives away what has become ready while a lease takes messages, and reports whether the lease
+// may find another message of the queue.
+func (c *core) more(q *queue, served bool) bool {
+	g := &c.grants
+	if !g.pending() || !c.room() {
+		return false
+	}
+	c.spend(1)
+	if !served {
+		c.serveReady()
+		return true
+	}
+	if g.turn == nil {
+		g.turn = c.grant()
+	}
+	if g.turn == q {
+		g.turn = nil
+	}
+	return g.turn == nil
+}
