@@ -272,7 +272,7 @@ func (c *core) block(cl *class, full *flow) {
 func (c *core) waitAt(cl *class, full *flow) {
 	t, e := full.throttle, full.entry
 	t.refused++
-	cl.head().stats.refused++
+	cl.head().key().stats.refused++
 	cl.scheduler.queue.throttled.refused++
 	cl.since, cl.entry, cl.tag = c.now, e, cl.tagAt(full)
 	cl.countWaiting(c.now, int64(cl.keys))

@@ -58,7 +58,7 @@ func (c *core) comesBefore(d *draw, k *fairKey) bool {
 		return false
 	case d:
 		o, _ := d.held.First(c.cover(d.line.account))
-		return o.dueBefore(k)
+		return o.dueBefore(&k.dispatchKey)
 	default:
 		return first.class.scheduler.queue.hasDemand() && first.tag <= max(d.tag, d.line.vtime)
 	}
@@ -74,7 +74,7 @@ func (c *core) firstCovered(l *budgetLine) *draw {
 }
 
 // Precedes orders the keys of a class in the calendar and in draw.held.
-func (k *fairKey) Precedes(o *fairKey) bool { return k.dueBefore(o) }
+func (k *fairKey) Precedes(o *fairKey) bool { return k.dueBefore(&o.dispatchKey) }
 
 // holdKey takes a key out of the ring until one of its budgets, given by its index, covers its next
 // message.
@@ -125,7 +125,7 @@ func (c *core) returnToRing(k *fairKey) {
 	if late := cl.present() - k.due; late > 0 {
 		k.base, k.due = k.base+late, k.due+late
 	}
-	cl.insert(k)
+	cl.insert(&k.dispatchKey)
 	c.joinRing(k, first)
 }
 

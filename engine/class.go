@@ -87,7 +87,7 @@ func (v *visits) last() *visit   { return &v.of[v.newer&1] }
 func (v *visits) before() *visit { return &v.of[v.newer&1^1] }
 
 // begin records that the visit of a key begins.
-func (v *visits) begin(k *fairKey) {
+func (v *visits) begin(k *dispatchKey) {
 	v.newer ^= 1
 	n := v.last()
 	n.round = k.due

@@ -311,7 +311,7 @@ func (k *fairKey) ready(now int64) *message {
 // waitsForRead reports whether a key waits for the messages of a key that is due before it.
 func (c *core) waitsForRead(k *fairKey) bool {
 	s := k.queue.scheduler
-	return s.hasOpen() && !s.loaded() || k.class.state == classOpen && len(k.class.head().window) == 0
+	return s.hasOpen() && !s.loaded() || k.class.state == classOpen && len(k.class.head().key().window) == 0
 }
 
 // checkClass verifies one class: its members are due in the present round or later, none before
@@ -328,7 +328,7 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 		if h := cl.head(); h == nil || k.dueBefore(h) {
 			bad(23, "key %q of %q is due before the head of its class", k.name, q.name)
 		}
-		if near[k] != (k.slot < 0) || k.slot >= 0 && !cl.calendar.inHeap(k) {
+		if near[&k.dispatchKey] != (k.slot < 0) || k.slot >= 0 && !cl.calendar.inHeap(&k.dispatchKey) {
 			bad(23, "key %q of %q is not in the calendar of its class", k.name, q.name)
 		}
 	}
@@ -364,8 +364,8 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 }
 
 // inLists returns the keys in the lists of the calendar.
-func (cl *calendar) inLists() map[*fairKey]bool {
-	in := map[*fairKey]bool{}
+func (cl *calendar) inLists() map[*dispatchKey]bool {
+	in := map[*dispatchKey]bool{}
 	for i := range cl.near {
 		for k := cl.near[i].first; k != nil; k = k.next {
 			in[k] = true
@@ -375,7 +375,7 @@ func (cl *calendar) inLists() map[*fairKey]bool {
 }
 
 // inHeap reports whether the heap of the calendar has a key at its slot.
-func (cl *calendar) inHeap(k *fairKey) bool {
+func (cl *calendar) inHeap(k *dispatchKey) bool {
 	return int(k.slot) < len(cl.far) && cl.far[k.slot].key == k && cl.far[k.slot].due == k.due
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sort"
+	"unsafe"
 )
 
 // fairKey is a fairness key of a queue. It exists while it has messages of any status, or a
@@ -34,32 +35,50 @@ type fairKey struct {
 	name   string
 	window []*message // ready, before the edge, in order; stored in few while it fits
 	total  int64      // messages of any status; while not counted, the change since the start
-	class  *class     // in which it is scheduled; nil if it cannot deliver, see scheduler.go
-	idHash uint32     // hash of the name in message ids
+	queue  *queue
+	idHash uint32 // hash of the name in message ids
 	// hasBacklog is false only if no ready message is at or after the edge.
 	hasBacklog   bool
-	visited      bool // its visit in the current round is not over: it has credit left
 	awaitingRead bool // the state above, unless paused
 	paused       bool
-
-	few    [3]*message // the memory of short windows, which saves an allocation
-	queue  *queue
-	leased int64 // messages, and the one that is retrying
-	slot   int32 // index in the heap of the calendar, or inNear
-	weight uint32
-	// The cost of the next message and the weight for which due was computed.
-	placedCost, placedWeight uint32
 	// lastReadEmpty is true if the last read brought no message that can be delivered: the
 	// key leaves its class, so that other keys do not wait for its next read.
 	lastReadEmpty bool
+
+	few    [3]*message // the memory of short windows, which saves an allocation
+	leased int64       // messages, and the one that is retrying
+	weight uint32
 	// rankMax is at least the rank of every message in the window. It tells that a new
 	// message belongs at the end without reading another one.
-	rankMax     uint8
-	counted     bool // total is exact
-	pinned      bool // an operator has set weight or pause: the settings outlive its messages
-	stored      bool // a record of its settings exists
-	prefetching bool // in readQueue.prefetch
-	busiest     bool // in busiest of its queue
+	rankMax uint8
+	counted bool // total is exact
+	pinned  bool // an operator has set weight or pause: the settings outlive its messages
+	stored  bool // a record of its settings exists
+
+	dispatchKey
+
+	stats     keyStats
+	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
+	delayed   int64        // messages; like total while not counted
+	hash      nameHash     // of name, for the key table
+
+	read        *read // requested, under way or backed off; nil: none
+	edge        place
+	prefetching bool   // in readQueue.prefetch
+	busiest     bool   // in busiest of its queue
+	out         uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
+	// The refusals and the waiting time of its class when the key joined it.
+	refusedBase uint64
+	waitedBase  int64
+}
+
+// dispatchKey is what the order of delivery knows of a key. It knows no message. Its first fields complete the second cache line of a key, the others are the third.
+type dispatchKey struct {
+	class *class // in which it is scheduled; nil if it cannot deliver, see scheduler.go
+	// The cost of the next message and the weight for which due was computed.
+	placedCost, placedWeight uint32
+	slot                     int32 // index in the heap of the calendar, or inNear
+	visited                  bool  // its visit in the current round is not over: it has credit left
 	// held is one more than the index in class.draws of the budget that it waits for: it is in
 	// its class and not in the calendar. 0: it waits for none.
 	held uint8
@@ -67,23 +86,19 @@ type fairKey struct {
 	// Its place in the calendar of its class, see scheduler.go. credit is the credit after the
 	// visit in round base, plus grants since then. While the key is in no class, base is the
 	// number of rounds from that visit until it left.
-	prev, next *fairKey
+	prev, next *dispatchKey
 	credit     int64
 	base, due  int64    // rounds of the last and of the next visit, on the clock of the class
 	pos        position // in the circle of keys
 	seq        uint64   // number in the roster; orders keys at the same position
+}
 
-	stats     keyStats
-	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
-	delayed   int64        // messages; like total while not counted
-	hash      nameHash     // of name, for the key table
-
-	read *read // requested, under way or backed off; nil: none
-	edge place
-	out  uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
-	// The refusals and the waiting time of its class when the key joined it.
-	refusedBase uint64
-	waitedBase  int64
+// key returns the fairness key that it is a part of. Every dispatchKey is.
+func (k *dispatchKey) key() *fairKey {
+	if k == nil {
+		return nil
+	}
+	return (*fairKey)(unsafe.Add(unsafe.Pointer(k), -int(unsafe.Offsetof(fairKey{}.dispatchKey))))
 }
 
 // newFairKey adds a key to a queue that does not have it, with its settings and statistics.

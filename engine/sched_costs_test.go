@@ -12,7 +12,7 @@ import (
 type standing struct {
 	due        int64
 	slot       int32
-	prev, next *fairKey
+	prev, next *dispatchKey
 }
 
 func standingOf(k *fairKey) standing { return standing{k.due, k.slot, k.prev, k.next} }

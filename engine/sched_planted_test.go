@@ -154,7 +154,7 @@ func firstToGo(c *core) (keys []*fairKey) {
 		if cl.keys < 2 {
 			continue
 		}
-		if k := cl.head(); !k.visited && k.due < cl.present()+50 {
+		if k := cl.head().key(); !k.visited && k.due < cl.present()+50 {
 			keys = append(keys, k)
 		}
 	}
@@ -164,9 +164,9 @@ func firstToGo(c *core) (keys []*fairKey) {
 // moveTo moves a key to another round of its calendar.
 func (k *fairKey) moveTo(round int64) {
 	cl := k.class
-	cl.remove(k)
+	cl.remove(&k.dispatchKey)
 	k.due = round
-	cl.insert(k)
+	cl.insert(&k.dispatchKey)
 	if cl.state == classWaiting {
 		cl.entry.waiting.fix(cl)
 	} else {

@@ -94,7 +94,7 @@ func (s *scheduler) hasOpen() bool { return len(s.open) > 0 }
 // not, the queue delivers nothing until the read of that key is done.
 func (s *scheduler) loaded() bool {
 	cl := s.open.next()
-	return cl != nil && len(cl.head().window) > 0
+	return cl != nil && len(cl.head().key().window) > 0
 }
 
 // all iterates over the classes, idle ones included, in no particular order.
@@ -175,9 +175,9 @@ func (c *core) reschedule(k *fairKey) {
 		return
 	}
 	k.accrue()
-	cl.remove(k)
+	cl.remove(&k.dispatchKey)
 	cl.addWeight(int64(k.weight) - int64(k.placedWeight))
-	k.schedule(cost)
+	k.schedule(cost, k.weight)
 	c.fix(cl)
 	c.offerLoaded(k.queue)
 }
@@ -200,7 +200,7 @@ func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
 	k.class = cl
 	k.refusedBase, k.waitedBase = cl.refused, cl.waitedBy(c.now)
 	k.takePosition(cl)
-	k.schedule(cost)
+	k.schedule(cost, k.weight)
 	c.joinRing(k, first)
 }
 
@@ -250,7 +250,7 @@ func (c *core) leaveRing(k *fairKey) {
 	if cl.state == classWaiting {
 		cl.countWaiting(c.now, -1)
 	}
-	cl.remove(k)
+	cl.remove(&k.dispatchKey)
 	cl.keys--
 	cl.scheduler.keys--
 	cl.addWeight(-int64(k.placedWeight))
@@ -296,7 +296,7 @@ func (c *core) pick(q *queue) *fairKey {
 		if cl == nil {
 			return nil
 		}
-		k := cl.head()
+		k := cl.head().key()
 		if len(k.window) == 0 {
 			// The messages of the key are being read. Skipping the key would give its share to
 			// others. The read was requested a round ago, so the wait is short.
