@@ -112,7 +112,7 @@ func (c *core) reserveCharge(m *message) {
 			d.deliver(charge)
 		}
 	}
-	c.unloose(k)
+	c.unloose(&k.dispatchKey)
 }
 
 // reserveAgain keeps the charge of a lease that exists already, after a restart.

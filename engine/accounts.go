@@ -170,9 +170,9 @@ func (s *accountTable) checkLines(c *core, bad report) {
 			if d.class != cl || s.lines[d.line.name] != d.line {
 				bad(30, "a class of %q draws on budget %q, whose line does not have it", cl.scheduler.queue.name, d.line.name)
 			}
-			d.held.All(func(k *fairKey, charge int64) {
-				if n++; k.class != cl || int(k.held) != i+1 || len(k.window) > 0 && k.window[0].throttles.charge != charge {
-					bad(30, "key %q waits for budget %q, and is not where it should be", k.name, d.line.name)
+			d.held.All(func(k *dispatchKey, charge int64) {
+				if n++; k.class != cl || int(k.held) != i+1 || k.state == headReady && k.set.charge != charge {
+					bad(30, "key %q waits for budget %q, and is not where it should be", k.key().name, d.line.name)
 				}
 				weight += int64(k.placedWeight)
 			})
@@ -182,7 +182,7 @@ func (s *accountTable) checkLines(c *core, bad report) {
 				bad(30, "a class of %q is in the line of budget %q: %v", cl.scheduler.queue.name, d.line.name, d.lined)
 			}
 			if d.loose != nil && (d.loose.class != cl || d.loose.held != 0) {
-				bad(30, "key %q is no longer in the ring, and budget %q waits for it", d.loose.name, d.line.name)
+				bad(30, "key %q is no longer in the ring, and budget %q waits for it", d.loose.key().name, d.line.name)
 			}
 			if d.lined {
 				waiting[d.line]++

@@ -110,7 +110,7 @@ func (c *core) join(e *entry) {
 // message. several says that the class names other throttles as well. A new entry comes one turn
 // after the virtual time, as if the queue had just delivered the message, or takes over the turn
 // that the queue had before a purge.
-func (t *throttle) entryOf(s *scheduler, several bool, m *message) *entry {
+func (t *throttle) entryOf(s *scheduler, several bool, cost uint32) *entry {
 	q := s.queue
 	e := t.entries[q]
 	if e != nil && e.scheduler != s {
@@ -118,7 +118,7 @@ func (t *throttle) entryOf(s *scheduler, several bool, m *message) *entry {
 		e = nil
 	}
 	if e == nil {
-		step := t.length(int64(m.cost))
+		step := t.length(int64(cost))
 		e = &entry{throttle: t, scheduler: s, at: -1, turn: t.vtime + step, step: step}
 		if turn, ok := q.turns[t]; ok {
 			e.turn = min(turn, e.turn) // a turn may have had another length
@@ -218,7 +218,8 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 // advances the start tags, and ends the claim of the class. The caller delivers the message.
 // Where a throttle has no other class, there is no order to keep, and the tags stay as they
 // are.
-func (c *core) admit(cl *class, m *message) {
+func (c *core) admit(cl *class, k *dispatchKey) {
+	cost := k.placedCost
 	c.endClaim(cl)
 	cl.fresh = false
 	for i := range cl.flows {
@@ -227,7 +228,7 @@ func (c *core) admit(cl *class, m *message) {
 		if len(t.entries) == 1 && e.classes == 1 {
 			continue // no other class shares the throttle
 		}
-		share, behind := float64(m.cost)/float64(cl.weight), 0.0
+		share, behind := float64(cost)/float64(cl.weight), 0.0
 		if len(cl.flows) > 1 {
 			behind = slackTurns
 		}
@@ -236,13 +237,13 @@ func (c *core) admit(cl *class, m *message) {
 		s.tag = start + share
 		turn := max(e.turn, t.vtime-e.slack())
 		t.vtime = max(t.vtime, turn)
-		e.step = t.length(int64(m.cost))
+		e.step = t.length(int64(cost))
 		e.turn = turn + e.step
 		if e.at >= 0 {
 			t.line.fix(e)
 		}
 	}
-	c.consume(m)
+	c.consume(k)
 	for i := range cl.flows {
 		t := cl.flows[i].throttle
 		if len(t.claims) > 0 {

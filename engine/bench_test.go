@@ -266,7 +266,8 @@ func BenchmarkTokenBucket(b *testing.B) {
 	for i := range messages {
 		name := fmt.Sprint("throttle-", i)
 		l.set(name, ThrottleOptions{Rate: &rate})
-		messages[i] = &message{throttles: newThrottleSet([]string{name}, nil, 0), key: &fairKey{queue: &queue{}}}
+		messages[i] = &message{throttles: newThrottleSet([]string{name}, nil, 0), key: &fairKey{}}
+		messages[i].key.class, messages[i].key.set = &class{scheduler: &scheduler{queue: &queue{}}}, messages[i].throttles
 	}
 	c := l.core
 	i := 0
@@ -277,6 +278,6 @@ func BenchmarkTokenBucket(b *testing.B) {
 		if len(c.blockers(m)) > 0 {
 			b.Fatal("it is full")
 		}
-		c.consume(m)
+		c.consume(&m.key.dispatchKey)
 	}
 }

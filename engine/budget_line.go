@@ -33,9 +33,9 @@ import (
 // lacking returns the index of the first of the budgets of a key that its next message has to
 // wait for, -1 if there is none: the budget does not cover it, or a key that is covered again
 // comes before.
-func (c *core) lacking(k *fairKey, m *message) int {
+func (c *core) lacking(k *dispatchKey) int {
 	for i, d := range k.class.draws {
-		a, charge := d.line.account, m.throttles.charge
+		a, charge := d.line.account, k.set.charge
 		if a == nil {
 			return i
 		}
@@ -51,14 +51,14 @@ func (c *core) lacking(k *fairKey, m *message) int {
 
 // comesBefore reports whether a key that waits in the line of a budget comes before a key of the
 // ring that names it: room that has appeared is given away in the order of the line.
-func (c *core) comesBefore(d *draw, k *fairKey) bool {
+func (c *core) comesBefore(d *draw, k *dispatchKey) bool {
 	first := c.firstCovered(d.line)
 	switch first {
 	case nil:
 		return false
 	case d:
 		o, _ := d.held.First(c.cover(d.line.account))
-		return o.dueBefore(&k.dispatchKey)
+		return o.dueBefore(k)
 	default:
 		return first.class.scheduler.queue.hasDemand() && first.tag <= max(d.tag, d.line.vtime)
 	}
@@ -74,14 +74,14 @@ func (c *core) firstCovered(l *budgetLine) *draw {
 }
 
 // Precedes orders the keys of a class in the calendar and in draw.held.
-func (k *fairKey) Precedes(o *fairKey) bool { return k.dueBefore(&o.dispatchKey) }
+func (k *dispatchKey) Precedes(o *dispatchKey) bool { return k.dueBefore(o) }
 
 // holdKey takes a key out of the ring until one of its budgets, given by its index, covers its next
 // message.
-func (c *core) holdKey(k *fairKey, i int) {
+func (c *core) holdKey(k *dispatchKey, i int) {
 	cl := k.class
 	d := cl.draws[i]
-	charge := k.window[0].throttles.charge
+	charge := k.set.charge
 	c.unloose(k)
 	cl.held++
 	cl.heldWeight += int64(k.placedWeight)
@@ -102,7 +102,7 @@ func (c *core) holdKey(k *fairKey, i int) {
 }
 
 // unhold takes a key out of draw.held.
-func (c *core) unhold(k *fairKey) {
+func (c *core) unhold(k *dispatchKey) {
 	cl := k.class
 	d := cl.draws[k.held-1]
 	d.leaveLine()
@@ -118,21 +118,21 @@ func (c *core) unhold(k *fairKey) {
 
 // returnToRing puts a held key back into the calendar of its class. Rounds that have passed it
 // meanwhile give no credit.
-func (c *core) returnToRing(k *fairKey) {
+func (c *core) returnToRing(k *dispatchKey) {
 	c.unhold(k)
 	cl := k.class
 	first := c.openRing(cl)
 	if late := cl.present() - k.due; late > 0 {
 		k.base, k.due = k.base+late, k.due+late
 	}
-	cl.insert(&k.dispatchKey)
+	cl.insert(k)
 	c.joinRing(k, first)
 }
 
 // holdsFor reports whether a held key waits for a message with the charge and cost of this one.
-func (c *core) holdsFor(k *fairKey, m *message) bool {
+func (c *core) holdsFor(k *dispatchKey, h *head) bool {
 	charge, ok := k.class.draws[k.held-1].held.Need(k)
-	return ok && charge == m.throttles.charge && m.cost == k.placedCost && k.weight == k.placedWeight
+	return ok && charge == h.set.charge && h.cost == k.placedCost && h.weight == k.placedWeight
 }
 
 // release returns the first covered key of a draw to the ring, as its loose key.
@@ -143,7 +143,7 @@ func (c *core) release(d *draw) {
 }
 
 // unloose ends the state loose of a key, if it is: its draws stand in line again.
-func (c *core) unloose(k *fairKey) {
+func (c *core) unloose(k *dispatchKey) {
 	for _, d := range k.class.draws {
 		if d.loose == k {
 			d.loose = nil
@@ -173,11 +173,11 @@ func (c *core) emitBudget(kind EventKind, a *account) {
 type draw struct {
 	class *class
 	line  *budgetLine
-	held  firstfit.Tree[*fairKey] // keys that wait for the budget, with the charges of their next messages
-	loose *fairKey                // the key that was returned to the ring because it is covered, until it delivers or waits again; nil: none
-	tag   float64                 // start tag of its next delivery; below 0: never set
-	order uint64                  // of joining the line; decides between equal tags
-	lined bool                    // it is in line.waiting: it has keys that wait, and none is loose
+	held  firstfit.Tree[*dispatchKey] // keys that wait for the budget, with the charges of their next messages
+	loose *dispatchKey                // the key that was returned to the ring because it is covered, until it delivers or waits again; nil: none
+	tag   float64                     // start tag of its next delivery; below 0: never set
+	order uint64                      // of joining the line; decides between equal tags
+	lined bool                        // it is in line.waiting: it has keys that wait, and none is loose
 }
 
 // Precedes orders the draws in a line.
@@ -247,7 +247,7 @@ func (c *core) leaveBudget(d *draw) {
 	l := d.line
 	l.keys -= int64(d.held.Len())
 	c.accounts.held -= int64(d.held.Len())
-	d.held, d.loose = firstfit.Tree[*fairKey]{}, nil
+	d.held, d.loose = firstfit.Tree[*dispatchKey]{}, nil
 	if l.draws--; l.draws == 0 {
 		delete(c.accounts.lines, l.name)
 		if l.account != nil {

@@ -298,11 +298,11 @@ func (c *core) save(t *throttle) int64 {
 // holdUncovered takes the first keys of a waiting class out of the ring for as long as a budget does
 // not cover their next messages. It reports whether none is left, and the class is idle.
 func (c *core) holdUncovered(cl *class) bool {
-	for len(cl.draws) > 0 && c.room() && cl.keys > 0 && len(cl.head().key().window) > 0 {
-		k := cl.head().key()
+	for len(cl.draws) > 0 && c.room() && cl.keys > 0 && cl.head().state == headReady {
+		k := cl.head()
 		i := slices.IndexFunc(cl.draws, func(d *draw) bool {
 			a := d.line.account
-			return a == nil || !c.covers(a, k.window[0].throttles.charge)
+			return a == nil || !c.covers(a, k.set.charge)
 		})
 		if i < 0 {
 			return false

@@ -220,23 +220,20 @@ func (c *core) fix(cl *class) {
 	}
 }
 
-// classOf returns the class that the message belongs to, and creates it if necessary. The
-// throttle set of the message remembers the result until a throttle is set or deleted, so
+// classOf returns the class of messages with a throttle set, and creates it if necessary: the first is of a message of
+// that cost. The set remembers the result until a throttle is set or deleted, so
 // neighbouring messages with the same throttles cost one lookup.
 //
 // The signature of a class is the numbers of its throttles in ascending order, each with its
 // need where that is not 1, and those of the lines of its budgets: the order in which a message
 // names its throttle keys makes no difference, and neither do throttle keys without a setting. In
 // a dead-letter queue nothing is charged.
-func (c *core) classOf(q *queue, m *message) *class {
-	s, l := q.scheduler, m.throttles
-	if l == nil {
-		return &s.plain
-	}
+func (c *core) classOf(q *queue, l *throttleSet, cost uint32) *class {
+	s := q.scheduler
 	if cl := l.class; cl != nil && l.version == c.throttles.version && !cl.retired && cl.scheduler == s {
 		return cl
 	}
-	ts := c.throttlesOf(m)
+	ts := c.limits(l)
 	budgets := l.budgets
 	if q.isDLQ() {
 		budgets = nil
@@ -265,7 +262,7 @@ func (c *core) classOf(q *queue, m *message) *class {
 	if cl == nil {
 		cl = &class{scheduler: s, sig: string(sig), flows: flows, at: -1, stopped: s.round, visits: newVisits()}
 		for i := range flows {
-			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1, m)
+			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1, cost)
 		}
 		for _, d := range draws {
 			d.class = cl
@@ -305,7 +302,7 @@ func (c *core) reclassifySlice() {
 		if q := c.queues.byNumber[t.stale]; q != nil { // else it was deleted, or purged since
 			t.staleFrom = q.roster.walk(t.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
 				c.detached.reclaimed++
-				if k.class != nil && len(k.window) > 0 && c.classOf(k.queue, k.window[0]) != k.class {
+				if k.class != nil && k.state == headReady && k.hasSet && c.classOf(k.queue, k.set, k.placedCost) != k.class {
 					c.settle(k)
 				}
 			})
@@ -393,10 +390,19 @@ func (c *core) retire(cl *class) {
 	}
 }
 
-// sharedBy returns how often a key has been refused and for how many nanoseconds it has waited:
-// its own figures, and those of its class since the key joined it.
-func (cl *class) sharedBy(k *fairKey, now int64) (refused uint64, waited int64) {
-	return k.stats.refused + cl.refused - k.refusedBase, k.stats.waited + cl.waitedBy(now) - k.waitedBase
+// sharedBy returns how often a key of the class has been refused and for how many nanoseconds it has waited: its own
+// figures, from which those of the class were subtracted when the key joined it, and those of the class.
+func (cl *class) sharedBy(s *keyStats, now int64) (refused uint64, waited int64) {
+	return s.refused + cl.refused, s.waited + cl.waitedBy(now)
+}
+
+// tally returns the statistics of a key, with what its class has counted.
+func (k *fairKey) tally(now int64) keyStats {
+	s := k.stats
+	if k.class != nil {
+		s.refused, s.waited = k.class.sharedBy(&s, now)
+	}
+	return s
 }
 
 // waitedBy returns for how many nanoseconds the class has waited until now, in total.

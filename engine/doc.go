@@ -117,6 +117,7 @@
 //  33. The sums of all queues are those of their counters and of their messages.
 //  34. A body that is counted is counted with at least the messages in memory that hold it.
 //  35. The time that was written last has been reached.
+//  36. The order of delivery has been told what stands at the head of each key.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

@@ -290,6 +290,13 @@ func (c *core) checkScheduler(q *queue, bad report) {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
+	for k := range q.roster.all() {
+		h := k.head()
+		told := k.state == h.state && k.set == h.set && k.hasSet == (h.set != nil)
+		if !told || h.state == headReady && (k.placedCost != h.cost || k.placedWeight != h.weight) {
+			bad(36, "key %q of %q: %+v stands at its head, the order of delivery knows %+v, cost %d and weight %d", k.name, q.name, h, k.state, k.placedCost, k.placedWeight)
+		}
+	}
 	if !q.hasDemand() || q.offered || c.throttles.behind(c) || c.health.failed != nil {
 		return
 	}
@@ -311,7 +318,7 @@ func (k *fairKey) ready(now int64) *message {
 // waitsForRead reports whether a key waits for the messages of a key that is due before it.
 func (c *core) waitsForRead(k *fairKey) bool {
 	s := k.queue.scheduler
-	return s.hasOpen() && !s.loaded() || k.class.state == classOpen && len(k.class.head().key().window) == 0
+	return s.hasOpen() && !s.loaded() || k.class.state == classOpen && k.class.head().state != headReady
 }
 
 // checkClass verifies one class: its members are due in the present round or later, none before

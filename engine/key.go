@@ -64,24 +64,67 @@ type fairKey struct {
 
 	read        *read // requested, under way or backed off; nil: none
 	edge        place
-	prefetching bool   // in readQueue.prefetch
-	busiest     bool   // in busiest of its queue
-	out         uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
-	// The refusals and the waiting time of its class when the key joined it.
-	refusedBase uint64
-	waitedBase  int64
+	prefetching bool    // in readQueue.prefetch
+	busiest     bool    // in busiest of its queue
+	out         uint32  // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
+	_           [8]byte // ends a cache line
 }
 
-// dispatchKey is what the order of delivery knows of a key. It knows no message. Its first fields complete the second cache line of a key, the others are the third.
+// head is what stands at the head of a key: all that the order of delivery is told of its messages.
+type head struct {
+	state  headState
+	weight uint32
+	cost   uint32
+	set    *throttleSet // throttles, budgets and charge of the next message; nil: nothing limits it
+}
+
+// headState says whether a key can deliver.
+//
+//	state    in a class                           credit
+//	empty    no                                   lost: as in deficit round robin, an idle key saves nothing
+//	stopped  no                                   kept
+//	loading  the present one, else plain: the     kept
+//	         key keeps its place
+//	ready    that of its next message             kept
+type headState uint8
+
+const (
+	headEmpty   headState = iota // no message, neither in memory nor in a backlog on disk
+	headStopped                  // paused, out in an ordered queue, or the last read has found nothing
+	headLoading                  // the next message is on disk
+	headReady
+)
+
+// head returns what stands at the head of the key. settle tells it to the order of delivery after each change.
+func (k *fairKey) head() head {
+	h := head{weight: k.weight, cost: costMin}
+	switch {
+	case len(k.window) == 0 && !k.hasBacklog:
+	case k.paused || k.waitsForOne() || len(k.window) == 0 && k.lastReadEmpty:
+		h.state = headStopped
+	case len(k.window) == 0:
+		h.state = headLoading
+	default:
+		m := k.window[0]
+		h.state, h.cost, h.set = headReady, m.cost, m.throttles
+	}
+	return h
+}
+
+// dispatchKey is what the order of delivery knows of a key. It knows no message: setHead tells it what stands at the
+// head. Its first fields complete the second cache line of a key, the next ones are the third, and set is with the
+// statistics: it is read where a class has throttles or budgets.
 type dispatchKey struct {
 	class *class // in which it is scheduled; nil if it cannot deliver, see scheduler.go
 	// The cost of the next message and the weight for which due was computed.
 	placedCost, placedWeight uint32
 	slot                     int32 // index in the heap of the calendar, or inNear
-	visited                  bool  // its visit in the current round is not over: it has credit left
+	state                    headState
+	visited                  bool // its visit in the current round is not over: it has credit left
 	// held is one more than the index in class.draws of the budget that it waits for: it is in
 	// its class and not in the calendar. 0: it waits for none.
-	held uint8
+	held   uint8
+	hasSet bool // set is not nil
 
 	// Its place in the calendar of its class, see scheduler.go. credit is the credit after the
 	// visit in round base, plus grants since then. While the key is in no class, base is the
@@ -91,6 +134,8 @@ type dispatchKey struct {
 	base, due  int64    // rounds of the last and of the next visit, on the clock of the class
 	pos        position // in the circle of keys
 	seq        uint64   // number in the roster; orders keys at the same position
+
+	set *throttleSet // of the next message
 }
 
 // key returns the fairness key that it is a part of. Every dispatchKey is.
@@ -98,7 +143,7 @@ func (k *dispatchKey) key() *fairKey {
 	if k == nil {
 		return nil
 	}
-	return (*fairKey)(unsafe.Add(unsafe.Pointer(k), -int(unsafe.Offsetof(fairKey{}.dispatchKey))))
+	return (*fairKey)(unsafe.Add(unsafe.Pointer(k), -int(unsafe.Offsetof(fairKey{}.dispatchKey)))) //nolint:gosec // a pointer to its owner would take a fourth cache line
 }
 
 // newFairKey adds a key to a queue that does not have it, with its settings and statistics.
@@ -280,7 +325,7 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 // settle completes every transition of a key. It must follow each change of the window, the
 // edge, the counts, the weight or the pause, and updates what depends on them:
 //
-//  1. the class and the place of the key in the schedule (reschedule);
+//  1. the class and the place of the key in the schedule (setHead);
 //  2. the state awaiting read, and the queue's count of such keys: when a key leaves the
 //     state, consumers that waited for the read are served;
 //  3. the request for a window read (requestRead);
@@ -290,7 +335,7 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 // which it no longer belongs.
 func (c *core) settle(k *fairKey) {
 	q := k.queue
-	c.reschedule(k)
+	c.setHead(q, &k.dispatchKey, k.head())
 	if awaiting := len(k.window) == 0 && k.hasBacklog && !k.paused && !k.waitsForOne(); awaiting != k.awaitingRead {
 		k.awaitingRead = awaiting
 		if awaiting {

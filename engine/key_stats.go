@@ -393,10 +393,7 @@ func (tx *Tx) BusiestKeys(queue string) (top []BusyKey, rest BusyKey, err error)
 	for _, b := range q.idle.busiest.list {
 		s := b.stats
 		if k := b.key; k != nil {
-			s = k.stats
-			if k.class != nil {
-				s.refused, s.waited = k.class.sharedBy(k, c.now)
-			}
+			s = k.tally(c.now)
 		}
 		top = append(top, s.busy(b.name))
 		sum.subtract(s)

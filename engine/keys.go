@@ -92,11 +92,8 @@ func (c *core) describe(k *fairKey) KeyInfo {
 		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
 	i.Share, i.FairShare = c.shares(k)
-	refused, waited := k.stats.refused, k.stats.waited
-	if k.class != nil {
-		refused, waited = k.class.sharedBy(k, c.now)
-	}
-	i.Refused, i.Waited = refused, time.Duration(waited)
+	tally := k.tally(c.now)
+	i.Refused, i.Waited = tally.refused, time.Duration(tally.waited)
 	if len(k.window) > 0 {
 		i.OldestAt = idTime(k.window[0].id)
 	}

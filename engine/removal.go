@@ -371,6 +371,7 @@ func (c *core) reclaimSome(r *detachedQueue) {
 		}
 		c.detached.reclaimed += 1 + len(k.window)
 		c.reclaimKey(k)
+		k.stats, k.class = k.tally(c.now), nil
 		r.keepStats(k)
 	}
 }

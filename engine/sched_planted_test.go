@@ -68,6 +68,13 @@ func plantedFaults() []plantedFault {
 				}
 			}
 		}, (*schedSim).misexplained},
+		{"9: the order of delivery is told what a message costs", func(c *core) {
+			for _, q := range c.queues.byName {
+				for k := range q.roster.all() {
+					k.placedCost = 1
+				}
+			}
+		}, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
 		{"8: a throttle admits what it is set to", func(c *core) { c.throttles.byName["A"].set.Concurrency = 3 }, func(*schedSim) bool { return false }},
 	}
 }

@@ -94,7 +94,7 @@ func (s *scheduler) hasOpen() bool { return len(s.open) > 0 }
 // not, the queue delivers nothing until the read of that key is done.
 func (s *scheduler) loaded() bool {
 	cl := s.open.next()
-	return cl != nil && len(cl.head().key().window) > 0
+	return cl != nil && cl.head().state == headReady
 }
 
 // all iterates over the classes, idle ones included, in no particular order.
@@ -111,49 +111,37 @@ func (s *scheduler) all() iter.Seq[*class] {
 	}
 }
 
-// reschedule brings the place of a key in the calendars up to date after any change of the
-// key's head cache, backlog, weight or pause. settle calls it.
-//
-//	head cache   backlog on disk  class of the key
-//	filled       any              that of its first message
-//	empty        yes              the present one, else plain: the key keeps its place
-//	empty        none, or the     none
-//	             last read found
-//	             nothing
-//	paused key, or one of an      none
-//	ordered queue with a message
-//	out
-//
-// A key loses its credit only when it has neither a message in memory nor a backlog on disk: as
-// in deficit round robin, an idle key saves nothing.
-func (c *core) reschedule(k *fairKey) {
-	cost, cl := uint32(costMin), k.class
-	switch {
-	case k.paused || k.waitsForOne() || len(k.window) == 0 && (!k.hasBacklog || k.lastReadEmpty):
+// setHead tells the order of delivery what stands at the head of a key, and brings the place of the key in the calendars
+// up to date. settle calls it after each change, nothing else does.
+func (c *core) setHead(q *queue, k *dispatchKey, h head) {
+	k.state = h.state
+	if k.hasSet || h.set != nil {
+		k.hasSet, k.set = h.set != nil, h.set
+	}
+	cl := k.class
+	switch h.state {
+	case headEmpty, headStopped:
 		if cl != nil {
 			c.leaveClass(k)
-			c.offerLoaded(k.queue)
+			c.offerLoaded(q)
 		}
-		if len(k.window) == 0 && !k.hasBacklog {
+		if h.state == headEmpty {
 			k.credit, k.visited, k.base = 0, false, 0
 		}
 		return
-	case len(k.window) == 0:
+	case headLoading:
 		if k.held != 0 {
 			return
 		}
 		if cl == nil {
-			cl = &k.queue.scheduler.plain
+			cl = &q.scheduler.plain
 		}
-	default:
-		m := k.window[0]
-		if cost = m.cost; m.throttles != nil {
-			cl = c.classOf(k.queue, m)
-		} else {
-			cl = &k.queue.scheduler.plain
+	case headReady:
+		if cl = &q.scheduler.plain; h.set != nil {
+			cl = c.classOf(q, h.set, h.cost)
 		}
 		if k.held != 0 && cl == k.class {
-			if c.holdsFor(k, m) {
+			if c.holdsFor(k, &h) {
 				return
 			}
 			c.returnToRing(k)
@@ -163,23 +151,23 @@ func (c *core) reschedule(k *fairKey) {
 		if k.class != nil {
 			c.leaveClass(k)
 		}
-		c.joinClass(k, cl, cost)
+		c.joinClass(k, cl, &h)
 		return
 	}
-	if cost == k.placedCost && k.weight == k.placedWeight && !k.visited {
+	if h.cost == k.placedCost && h.weight == k.placedWeight && !k.visited {
 		return
 	}
-	if k.visited && k.credit >= int64(cost) && k.weight == k.placedWeight {
-		k.placedCost = cost // the visit continues at the key's place
+	if k.visited && k.credit >= int64(h.cost) && h.weight == k.placedWeight {
+		k.placedCost = h.cost // the visit continues at the key's place
 		c.fix(cl)
 		return
 	}
 	k.accrue()
-	cl.remove(&k.dispatchKey)
-	cl.addWeight(int64(k.weight) - int64(k.placedWeight))
-	k.schedule(cost, k.weight)
+	cl.remove(k)
+	cl.addWeight(int64(h.weight) - int64(k.placedWeight))
+	k.schedule(h.cost, h.weight)
 	c.fix(cl)
-	c.offerLoaded(k.queue)
+	c.offerLoaded(q)
 }
 
 // offerLoaded has a queue served if it waited for a key whose messages were being read, and
@@ -195,12 +183,13 @@ const costMin = 1
 
 // joinClass adds a key that is in no class to a class. The credit of the key and the number of
 // rounds since its last visit are those with which it left its class before.
-func (c *core) joinClass(k *fairKey, cl *class, cost uint32) {
+func (c *core) joinClass(k *dispatchKey, cl *class, h *head) {
 	first := c.openRing(cl)
 	k.class = cl
-	k.refusedBase, k.waitedBase = cl.refused, cl.waitedBy(c.now)
+	s := &k.key().stats // from here on, without what its class has counted: see sharedBy
+	s.refused, s.waited = s.refused-cl.refused, s.waited-cl.waitedBy(c.now)
 	k.takePosition(cl)
-	k.schedule(cost, k.weight)
+	k.schedule(h.cost, h.weight)
 	c.joinRing(k, first)
 }
 
@@ -217,7 +206,7 @@ func (c *core) openRing(cl *class) (first bool) {
 
 // joinRing counts a key that has entered the calendar of its class. first is what openRing has
 // returned.
-func (c *core) joinRing(k *fairKey, first bool) {
+func (c *core) joinRing(k *dispatchKey, first bool) {
 	cl := k.class
 	s := cl.scheduler
 	if cl.state == classWaiting {
@@ -245,12 +234,12 @@ func (c *core) joinRing(k *fairKey, first bool) {
 }
 
 // leaveRing takes a key out of the calendar of its class.
-func (c *core) leaveRing(k *fairKey) {
+func (c *core) leaveRing(k *dispatchKey) {
 	cl := k.class
 	if cl.state == classWaiting {
 		cl.countWaiting(c.now, -1)
 	}
-	cl.remove(&k.dispatchKey)
+	cl.remove(k)
 	cl.keys--
 	cl.scheduler.keys--
 	cl.addWeight(-int64(k.placedWeight))
@@ -266,9 +255,10 @@ func (c *core) leaveRing(k *fairKey) {
 
 // leaveClass takes a key out of its class. Afterwards, base is the number of rounds since the
 // key's last visit: round numbers mean nothing outside the class.
-func (c *core) leaveClass(k *fairKey) {
+func (c *core) leaveClass(k *dispatchKey) {
 	cl := k.class
-	k.stats.refused, k.stats.waited = cl.sharedBy(k, c.now)
+	s := &k.key().stats
+	s.refused, s.waited = cl.sharedBy(s, c.now)
 	c.unloose(k)
 	base := cl.present() - k.base
 	if k.held != 0 {
@@ -282,71 +272,63 @@ func (c *core) leaveClass(k *fairKey) {
 	k.class, k.base = nil, base
 }
 
-// pick returns the key that delivers next, or nil if no key of the queue can deliver now. The
-// key has been charged the cost of its first message, and the message's throttles have admitted
-// it: the caller must deliver that message.
+// next returns the key of a queue that delivers next, nil if none can deliver now. All of its throttles admit its next
+// message, and its budgets cover it. It takes nothing: the caller charges the key and delivers, or settles it and asks
+// again.
 //
-// Messages whose time to live has passed are removed on the way, and keys in the wrong class
-// are moved, a unit each. When the step has no budget left, pick returns nil and the queue stays
-// offered: other tasks go on first.
-func (c *core) pick(q *queue) *fairKey {
-	s := q.scheduler
-	for {
-		cl := s.open.next()
-		if cl == nil {
-			return nil
-		}
-		k := cl.head().key()
-		if len(k.window) == 0 {
+// A key that cannot go is moved on the way, a unit each: to the class that it belongs to since a throttle was set or
+// deleted, out of the ring if a budget does not cover it. When the step has no budget left, next returns nil and the
+// queue stays offered: other tasks go on first.
+func (c *core) next(q *queue) *dispatchKey {
+	for cl := q.scheduler.open.next(); cl != nil; cl = q.scheduler.open.next() {
+		k := cl.head()
+		if k.state != headReady {
 			// The messages of the key are being read. Skipping the key would give its share to
 			// others. The read was requested a round ago, so the wait is short.
 			return nil
 		}
-		m := k.window[0]
-		if c.ttlExpired(m) || m.throttles != nil && c.classOf(q, m) != cl {
-			if !c.room() {
-				c.offer(q)
-				return nil
-			}
+		stale := k.hasSet && c.classOf(q, k.set, k.placedCost) != cl
+		lacking := -1
+		if !stale && len(cl.draws) > 0 {
+			lacking = c.lacking(k)
+		}
+		switch {
+		case !stale && lacking < 0:
+		case !c.room():
+			c.offer(q)
+			return nil
+		case stale:
 			c.spend(1)
-			if c.ttlExpired(m) {
-				c.endTTLAtHead(m)
-			} else {
-				c.settle(k) // a throttle was set or deleted since the key was placed
-			}
+			c.settle(k.key())
+			continue
+		default:
+			c.spend(1)
+			c.holdKey(k, lacking)
 			continue
 		}
-		if len(cl.draws) > 0 {
-			if lacking := c.lacking(k, m); lacking >= 0 {
-				if !c.room() {
-					c.offer(q)
-					return nil
-				}
-				c.spend(1)
-				c.holdKey(k, lacking)
-				continue
-			}
-		}
 		if len(cl.flows) > 0 {
-			if full := c.full(cl); full != nil {
+			full := c.full(cl)
+			if full == nil {
+				full = c.yieldsTo(cl)
+			}
+			if full != nil {
 				c.block(cl, full)
 				continue
 			}
-			if first := c.yieldsTo(cl); first != nil {
-				c.block(cl, first)
-				continue
-			}
-			c.admit(cl, m)
 		}
-		if len(cl.draws) > 0 {
-			c.reserveCharge(m)
-		}
-		before := s.round
-		k.visit()
-		c.queues.sums.rounds += uint64(s.round - before) //nolint:gosec // it never decreases
-		k.credit -= int64(m.cost)
 		return k
 	}
+	return nil
+}
+
+// takeHead takes credit, tokens and slots for the next message of a key that next has returned. The caller delivers
+// that message.
+func (c *core) takeHead(k *dispatchKey) {
+	if cl := k.class; len(cl.flows) > 0 {
+		c.admit(cl, k)
+	}
+	k.visit()
+	k.credit -= int64(k.placedCost)
 }
 
 // Blocker is a throttle that does not admit the next message of a key now.

@@ -126,15 +126,21 @@ func (c *core) take(q *queue, served bool) *message {
 	if q.set.PausedOut {
 		return nil
 	}
-	k := c.pick(q)
+	k := c.chosen(q)
 	for k == nil && c.more(q, served) {
 		// The last message may have passed the turn to another class, and each class that
 		// was opened may be stopped by another of its throttles: look again until nothing
 		// changes.
-		k = c.pick(q)
+		k = c.chosen(q)
 	}
 	if k == nil {
 		return nil
+	}
+	before := q.scheduler.round
+	c.takeHead(&k.dispatchKey)
+	c.queues.sums.rounds += uint64(q.scheduler.round - before) //nolint:gosec // it never decreases
+	if len(k.class.draws) > 0 {
+		c.reserveCharge(k.window[0])
 	}
 	m := k.pop()
 	c.heads.messages--
@@ -145,6 +151,23 @@ func (c *core) take(q *queue, served bool) *message {
 	c.addMessages(q, messageCounts{leased: 1})
 	c.settle(k)
 	return m
+}
+
+// chosen returns the key that delivers next, without charging it; nil: none can deliver now. Messages whose time to live
+// has passed are removed on the way, a unit each.
+func (c *core) chosen(q *queue) *fairKey {
+	for {
+		k := c.next(q).key()
+		if k == nil || !c.ttlExpired(k.window[0]) {
+			return k
+		}
+		if !c.room() {
+			c.offer(q)
+			return nil
+		}
+		c.spend(1)
+		c.endTTLAtHead(k.window[0])
+	}
 }
 
 // more gives away what has become ready while a lease takes messages, and reports whether the lease

@@ -81,10 +81,13 @@ func (t *throttle) level(now int64) float64 {
 
 // need is how many tokens a delivery of the message takes of the throttle with that index in its
 // throttle set.
-func (m *message) need(i int) int64 {
-	switch l := m.throttles; {
+func (m *message) need(i int) int64 { return m.throttles.need(i, m.cost) }
+
+// need is how many tokens a message of that cost takes of a throttle of its set, given by its index.
+func (l *throttleSet) need(i int, cost uint32) int64 {
+	switch {
 	case l.set[i].set.ByCost:
-		return int64(m.cost)
+		return int64(cost)
 	case l.needs != nil:
 		return l.needs[i]
 	default:
@@ -184,19 +187,19 @@ func (t *throttle) wait(now, tokens int64) float64 {
 	}
 }
 
-// consume takes the needed tokens and a concurrency slot of each throttle of a message. The
-// throttles must have admitted the message in this turn, and the caller delivers it.
-func (c *core) consume(m *message) {
-	ts := c.throttlesOf(m)
+// consume takes the needed tokens and a concurrency slot of each throttle of the next message of a key. The
+// throttles must have admitted it in this turn, and the caller delivers it.
+func (c *core) consume(k *dispatchKey) {
+	ts := c.limits(k.set)
 	for i, t := range ts {
 		t.admitted++
 		t.inUse++
 		if t.set.Rate > 0 {
-			t.tokens, t.at = t.level(c.now)-float64(m.need(i)), c.now
+			t.tokens, t.at = t.level(c.now)-float64(k.set.need(i, k.placedCost)), c.now
 		}
 	}
-	m.key.stats.admitted += uint64(len(ts))
-	m.key.queue.throttled.admitted += uint64(len(ts))
+	k.key().stats.admitted += uint64(len(ts))
+	k.class.scheduler.queue.throttled.admitted += uint64(len(ts))
 }
 
 // refund returns the tokens of a message that was not delivered after all. The end of its use

@@ -230,8 +230,11 @@ func (l *throttleSet) keys() []string {
 
 // throttlesOf returns the throttles that limit a message, in the order of its throttle keys. It
 // looks them up again if a throttle has been added or removed since.
-func (c *core) throttlesOf(m *message) []*throttle {
-	l := m.throttles
+func (c *core) throttlesOf(m *message) []*throttle { return c.limits(m.throttles) }
+
+// limits returns the throttles of a set, which may be nil, in the order of its throttle keys. It looks them up again
+// if a throttle has been added or removed since.
+func (c *core) limits(l *throttleSet) []*throttle {
 	if l == nil {
 		return nil
 	}
