@@ -33,6 +33,7 @@ func TestTheSpaceOfAPurgedQueueComesBack(t *testing.T) {
 }
 
 func testSpaceComesBack(t *testing.T, after func(*rocks.Store) error) {
+	t.Helper()
 	dir := t.TempDir()
 	open := func() *rocks.Store {
 		s, err := rocks.Open(rocks.Options{Path: dir})
