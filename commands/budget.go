@@ -237,14 +237,14 @@ func budgetFields(b *engine.BudgetInfo) *fields {
 	}
 	f.flag("refuse", b.Refuse)
 	f.flag("detail", b.Detail)
-	f.limit("refill", uint64(b.Refill)) //nolint:gosec // not negative
+	f.limit("refill", uint64(b.Refill))
 	f.optional("every", b.Expression)
 	if zone := b.Zone; zone == "" && b.Refill > 0 {
 		f.text("zone", "UTC")
 	} else {
 		f.optional("zone", zone)
 	}
-	f.limit("max", uint64(b.Max)) //nolint:gosec // not negative
+	f.limit("max", uint64(b.Max))
 	f.at("next_at", b.NextAt)
 	f.number("waiting", b.Waiting)
 	f.at("created_at", b.CreatedAt)

@@ -57,7 +57,7 @@ func clientID() Spec {
 		Summary: "Returns the id of the connection, which is never reused.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT ID", "(integer) 1"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Int(int64(s.conn.ID())) //nolint:gosec // counts connections
+			w.Int(int64(s.conn.ID()))
 			return nil
 		},
 	}
@@ -184,7 +184,7 @@ func clientUnblock() Spec {
 			return command.Refuse("ERR", "CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &unblockCall{client: uint64(in.Integer("client-id", 0)), withError: in.Has("error")}, nil //nolint:gosec // not negative
+			return &unblockCall{client: uint64(in.Integer("client-id", 0)), withError: in.Has("error")}, nil
 		},
 	}
 }

@@ -80,7 +80,7 @@ func runClientList(s *Session, in *input, w *resp.Writer) error {
 			if !ok {
 				return command.Refuse("ERR", "Invalid client ID")
 			}
-			wanted[uint64(id)] = true //nolint:gosec // what is below 0 is nobody's
+			wanted[uint64(id)] = true
 		}
 		include = func(o *Session) bool { return wanted[o.conn.ID()] }
 	case len(in.Args) > 0:

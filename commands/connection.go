@@ -301,7 +301,7 @@ func (s *Session) fromNode(args [][]byte) bool {
 		w.OK()
 	case string(args[0]) == relayUnblock && len(args) == 2 && s.authed:
 		id, _ := command.ParseInt(args[1])
-		s.handler.submitUndo(&unblockCall{client: uint64(id)}) //nolint:gosec // it was one
+		s.handler.submitUndo(&unblockCall{client: uint64(id)})
 		w.OK()
 	case string(args[0]) == relayUsers && s.authed:
 		s.answer(usersVersion{s.handler}, smallRoom)
@@ -333,7 +333,7 @@ func (s *Session) takeIdentity(words [][]byte, w *resp.Writer) {
 	})
 	if len(words) > 5 {
 		kinds, _ := command.ParseInt(words[5])
-		s.handler.hub.Forward(&s.subscriber, engine.EventKind(kinds)) //nolint:gosec // it was one
+		s.handler.hub.Forward(&s.subscriber, engine.EventKind(kinds))
 	}
-	w.Int(int64(s.conn.ID())) //nolint:gosec // counts connections
+	w.Int(int64(s.conn.ID()))
 }

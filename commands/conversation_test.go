@@ -67,7 +67,7 @@ func TestConversationsThroughAFollower(t *testing.T) {
 			}
 			for _, traffic := range [][]byte{traffic, append(slices.Clone(traffic), traffic[:len(traffic)/2]...)} {
 				s := startTalk(t, true)
-				s.converse(traffic, rand.New(rand.NewPCG(uint64(i), 0))) //nolint:gosec // a count
+				s.converse(traffic, rand.New(rand.NewPCG(uint64(i), 0)))
 				s.stop()
 			}
 		})

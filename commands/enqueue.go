@@ -116,7 +116,7 @@ func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
 		return err
 	}
 	if in.Has("priority") {
-		priority := uint8(in.Integer("priority", 0)) //nolint:gosec // the Spec bounds it
+		priority := uint8(in.Integer("priority", 0))
 		req.Priority = &priority
 	}
 	req.Delay, req.TTL = in.Millis("delay", 0), in.Millis("ttl", 0)
@@ -135,7 +135,7 @@ func atLeastOne(in *input, token, slot string, most int) (uint32, error) {
 	if n < 1 || n > int64(most) {
 		return 0, command.Refuse("INVALID", "not allowed: "+token+" "+strconv.FormatInt(n, 10)+", it must be from 1 to "+strconv.Itoa(most))
 	}
-	return uint32(n), nil //nolint:gosec // the limit is below
+	return uint32(n), nil
 }
 
 // budgetOption and chargeOption are the options for what pays for a message.

@@ -36,7 +36,7 @@ const (
 
 func (f *fields) number(name string, n int64) { *f = append(*f, field{name: name, num: n}) }
 
-func (f *fields) count(name string, n uint64) { f.number(name, int64(n)) } //nolint:gosec // a count of events does not get there
+func (f *fields) count(name string, n uint64) { f.number(name, int64(n)) }
 
 func (f *fields) millis(name string, d time.Duration) { f.number(name, d.Milliseconds()) }
 
@@ -360,7 +360,7 @@ func pageOptions() []Arg {
 
 func parsePage(in *input) page {
 	return page{
-		cursor: uint64(in.Integer("cursor", 0)), count: int(in.Integer("count", pageCount)), //nolint:gosec // the Spec bounds it
+		cursor: uint64(in.Integer("cursor", 0)), count: int(in.Integer("count", pageCount)),
 		pattern: string(in.Bytes("match")), all: !in.Has("match"),
 	}
 }

@@ -51,7 +51,7 @@ func TestClientsThatComeAndGoLoseNothing(t *testing.T) {
 	}
 	for n := range consumers {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(uint64(n), 7)) //nolint:gosec // a test's weather
+			rng := rand.New(rand.NewPCG(uint64(n), 7))
 			c := dialLive(t, addr)
 			for acked.Load() < producers*each && ctx.Err() == nil {
 				c.send("FILA.LEASE", "orders", "COUNT", "3", "BLOCK", "100")

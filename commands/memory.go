@@ -125,7 +125,7 @@ func (c *memoryStatsCall) fields() *fields {
 	f.number("replication.backlog", 0)
 	f.count("overhead.total", m.held-min(m.objects, m.held))
 	f.number("keys.count", c.stats.Queues)
-	f.number("keys.bytes-per-key", int64(m.objects)/max(c.stats.Queues, 1)) //nolint:gosec // a size of memory
+	f.number("keys.bytes-per-key", int64(m.objects)/max(c.stats.Queues, 1))
 	f.count("dataset.bytes", m.objects)
 	f.double("dataset.percentage", 100*float64(m.objects)/float64(max(m.held, 1)))
 	f.double("peak.percentage", 100*float64(m.held)/float64(max(peak, m.held, 1)))
@@ -133,7 +133,7 @@ func (c *memoryStatsCall) fields() *fields {
 	f.count("allocator.active", m.held)
 	f.count("allocator.resident", resident)
 	f.double("fragmentation", float64(resident)/float64(max(m.held, 1)))
-	f.number("fragmentation.bytes", int64(resident)-int64(m.held)) //nolint:gosec // sizes of memory
+	f.number("fragmentation.bytes", int64(resident)-int64(m.held))
 	f.number("messages", c.stats.InMemory)
 	f.number("message.bytes", c.stats.BodyBytes)
 	return &f
@@ -207,7 +207,7 @@ func infoMemory(s *engine.Stats) fields {
 		f.bytes("total_system_memory", total)
 	}
 	f.number("used_memory_lua", 0)
-	f.bytes("maxmemory", uint64(s.Memory.Limit)) //nolint:gosec // not negative
+	f.bytes("maxmemory", uint64(s.Memory.Limit))
 	f.text("maxmemory_policy", "noeviction")
 	f.text("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(held, 1)), 'f', 2, 64))
 	f.text("mem_allocator", "go")
@@ -238,7 +238,7 @@ func residentBytes() (now, peak uint64) {
 	text, err := os.ReadFile("/proc/self/statm") // Linux: total pages, resident pages, ...
 	if words := strings.Fields(string(text)); err == nil && len(words) > 1 {
 		if pages, err := strconv.ParseUint(words[1], 10, 64); err == nil {
-			now = pages * uint64(os.Getpagesize()) //nolint:gosec // not negative
+			now = pages * uint64(os.Getpagesize())
 		}
 	}
 	return now, max(peak, now)

@@ -280,7 +280,7 @@ func restOf(words [][]byte, first int, in *input) func(time.Duration) []byte {
 func (s *Session) forwardUnblock(c *entry, args [][]byte, silent bool) {
 	h := s.handler
 	h.mu.Lock()
-	other := h.sessions[uint64(s.in.Integer("client-id", 0))] //nolint:gosec // not negative
+	other := h.sessions[uint64(s.in.Integer("client-id", 0))]
 	h.mu.Unlock()
 	id := uint64(0)
 	if other != nil {

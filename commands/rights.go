@@ -395,7 +395,7 @@ func (r *usersReached) reached() bool {
 	version := uint64(0) // of a leader that does not answer
 	if text, ok := bytes.CutPrefix(r.Reply(), []byte(":")); ok {
 		n, _ := command.ParseInt(bytes.TrimSpace(text))
-		version = uint64(n) //nolint:gosec // it was one
+		version = uint64(n)
 	}
 	if u.version.Load() >= version {
 		return true
@@ -416,7 +416,7 @@ type usersVersion struct{ h *Handler }
 func (usersVersion) Ready() bool { return true }
 
 // Append writes the version.
-func (v usersVersion) Append(w *resp.Writer) { w.Int(int64(v.h.shared.version.Load())) } //nolint:gosec // counts changes
+func (v usersVersion) Append(w *resp.Writer) { w.Int(int64(v.h.shared.version.Load())) }
 
 // Drop implements resp.Reply.
 func (usersVersion) Drop() {}

@@ -353,7 +353,7 @@ func heap() int64 {
 	runtime.GC()
 	runtime.GC() // what pools keep
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // memory
+	return int64(m.HeapAlloc)
 }
 
 // worstForms are the forms of commands that take most memory on the flooded broker, where that is

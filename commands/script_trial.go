@@ -66,7 +66,7 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	c.queue, c.kind = in.Text("queue"), hookKind(in)
 	c.msg = hook.Message{
 		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.Integer("payloadsize", 0)),
-		Weight: uint32(in.Integer("weight", 1)), Charge: 1, //nolint:gosec // the Spec bounds it
+		Weight: uint32(in.Integer("weight", 1)), Charge: 1,
 	}
 	if in.Has("key") {
 		c.msg.Key = in.Text("key")
@@ -77,7 +77,7 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	}
 	if c.kind == hook.OnFailure {
 		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.Bytes("error"))
-		c.msg.Attempts = uint32(in.Integer("attempt", 1)) //nolint:gosec // the Spec bounds it
+		c.msg.Attempts = uint32(in.Integer("attempt", 1))
 	} else if in.Has("attempt") || in.Has("error") {
 		return nil, command.Refuse("ERR", "ATTEMPT and ERROR go with ON_FAILURE only")
 	}

@@ -103,7 +103,7 @@ func (c *queueStatsCall) fields() *fields {
 	f.number("redrive_moved", c.moving.Moved)
 	f.number("redrive_skipped", c.moving.Skipped)
 	f.optional("redrive_to", c.moving.To)
-	f.limit("redrive_rate", uint64(c.moving.Rate)) //nolint:gosec // the Spec bounds it
+	f.limit("redrive_rate", uint64(c.moving.Rate))
 	f.at("redrive_started_at", c.moving.StartedAt)
 	f.age("oldest_ms", c.now, c.oldest)
 	f.number("redrive_looked", c.moving.Looked)
@@ -279,7 +279,7 @@ func (h *Handler) figures() *metrics.Server {
 	n := h.counters()
 	channels, patterns := h.hub.Size()
 	f := &metrics.Server{
-		Errors: h.calls.AllErrors(), Connections: int64(n.Connected), ConnectionsLimit: int64(h.cfg.MaxClients), //nolint:gosec // a number of connections
+		Errors: h.calls.AllErrors(), Connections: int64(n.Connected), ConnectionsLimit: int64(h.cfg.MaxClients),
 		Subscriptions: int64(channels) + int64(patterns), Accepted: n.Accepted, Rejected: n.Rejected, BytesIn: n.BytesIn, BytesOut: n.BytesOut,
 		Denials: h.denied.Counts(), Node: h.nodes.cluster != nil, Forwarded: h.nodes.forwarded.Load(),
 	}

@@ -173,9 +173,9 @@ func blockerFields(b *engine.Blocker) *fields {
 	f.rate("rate", b.Rate)
 	f.due("next_token_at", b.NextAt)
 	f.flag("kept", b.Reserved)
-	f.limit("need", uint64(b.Need)) //nolint:gosec // not negative
+	f.limit("need", uint64(b.Need))
 	f.flag("saved", b.Saved)
-	f.limit("limit", uint64(b.Limit)) //nolint:gosec // not negative
+	f.limit("limit", uint64(b.Limit))
 	return &f
 }
 

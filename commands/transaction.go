@@ -210,7 +210,7 @@ func (s *Session) queue(c *entry, args [][]byte) error {
 	}
 	if !t.failed {
 		t.queued = append(t.queued, q)
-		s.queued.Store(int32(len(t.queued))) //nolint:gosec // bounded above
+		s.queued.Store(int32(len(t.queued)))
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestAWaitingLeaseAllocatesWithinItsBudget(t *testing.T) {
 		l := newLoad(t, 4, 0)
 		clients := make([]*Client, turnTasks)
 		for i := range clients {
-			clients[i] = NewClient(uint64(i)+1, func() {}) //nolint:gosec // small
+			clients[i] = NewClient(uint64(i)+1, func() {})
 		}
 		type set struct {
 			leases, enqueues, acks []*Task

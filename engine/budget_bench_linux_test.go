@@ -67,7 +67,7 @@ func BenchmarkTheMonthOfManyBudgetsBegins(b *testing.B) {
 		}
 		out := 0
 		for i := range 200 { // consumers that come again for as long as there is something
-			client := NewClient(uint64(i+1), func() {}) //nolint:gosec // small
+			client := NewClient(uint64(i+1), func() {})
 			req := &LeaseRequest{Queues: []string{"q"}, Count: 1000}
 			s.Do(&Task{Client: client, Call: callFunc(func(tx *Tx) error { ds, err := tx.Lease(req); out += len(ds); return err })})
 		}

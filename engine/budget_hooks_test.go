@@ -467,7 +467,7 @@ func TestASnapshotDoesNotCopyBudgets(t *testing.T) {
 	}
 	few := turn()
 	for i := range 100_000 {
-		w.core.accounts.add(&account{name: fmt.Sprint("b", i), made: uint64(i) + 1000}) //nolint:gosec // small
+		w.core.accounts.add(&account{name: fmt.Sprint("b", i), made: uint64(i) + 1000})
 	}
 	if many := turn(); many > few+10 {
 		t.Errorf("%v allocations beside 100,000 budgets, %v alone", many, few)

@@ -86,7 +86,7 @@ func (c *core) holdKey(k *dispatchKey, i int) {
 	cl.held++
 	cl.heldWeight += int64(k.placedWeight)
 	c.leaveRing(k)
-	k.held = uint8(i + 1) //nolint:gosec // at most BudgetsMax
+	k.held = uint8(i + 1)
 	d.leaveLine()
 	if d.held.Len() == 0 {
 		d.enter(charge)

@@ -672,7 +672,7 @@ func TestWeightsHoldForWaitingConsumersUnderABudgetThatTrickles(t *testing.T) {
 	tasks := make([]*Task, 4)
 	wait := func(i int) {
 		req := &LeaseRequest{Queues: []string{"q"}, Count: 1}
-		tasks[i] = &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { //nolint:gosec // small
+		tasks[i] = &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error {
 			ds, err := tx.Lease(req)
 			for _, d := range ds {
 				got[d.Key]++
@@ -721,7 +721,7 @@ func TestKeysOfSeveralQueuesShareABudgetByTheirWeights(t *testing.T) {
 				continue
 			}
 			req := &LeaseRequest{Queues: []string{queue}, Count: 1}
-			tasks[i] = &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { //nolint:gosec // small
+			tasks[i] = &Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error {
 				ds, err := tx.Lease(req)
 				got[queue] += len(ds)
 				return err

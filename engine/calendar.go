@@ -192,7 +192,7 @@ func (h *keyHeap) down(i int) {
 // set stores an entry and records its index in the key.
 func (h *keyHeap) set(i int, e keyDue) {
 	(*h)[i] = e
-	e.key.slot = int32(i) //nolint:gosec // memory is exhausted before 2^31 keys
+	e.key.slot = int32(i)
 }
 
 // classDue is an entry of a classHeap: a class with its own copies of the round, in rounds of the

@@ -393,7 +393,7 @@ func (c *core) detachAll(q *queue) {
 	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
 	delete(c.queues.byNumber, q.no)
 	q.idle.dropBusiest()
-	q.totals.rounds += uint64(r.scheduler.round) //nolint:gosec // not negative
+	q.totals.rounds += uint64(r.scheduler.round)
 	q.figures = nil
 	c.detached.leases += q.leased
 	q.awaitingRead, q.order = 0, keyOrder{}

@@ -283,7 +283,7 @@ func (s *flow) appendSignature(dst []byte) []byte {
 	if s.need == 1 {
 		return binary.BigEndian.AppendUint64(dst, s.throttle.seq)
 	}
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.throttle.seq|withNeed), uint64(s.need)) //nolint:gosec // not negative
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.throttle.seq|withNeed), uint64(s.need))
 }
 
 // reclassifyAll starts to move keys to other classes after a throttle has been set for the

@@ -196,7 +196,7 @@ func (t *totals) record(from uint32, n timeline.Numbers) {
 // sum returns the totals with the rounds of the present scheduler.
 func (q *queue) sum() totals {
 	t := q.totals
-	t.rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
+	t.rounds += uint64(q.scheduler.round)
 	return t
 }
 
@@ -232,7 +232,7 @@ type Counts struct {
 // are neither delayed nor leased are dead, not ready.
 func (q *queue) counts() Counts {
 	n := q.totals.counts()
-	n.Rounds += uint64(q.scheduler.round) //nolint:gosec // not negative
+	n.Rounds += uint64(q.scheduler.round)
 	n.Keys, n.Waiters, n.ResultWaits, n.Counting = int64(q.keys.n), int64(q.waiters.n), q.awaited, !q.counted
 	q.addTo(&n, q.isDLQ())
 	return n

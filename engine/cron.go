@@ -204,7 +204,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	}
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
-		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.calendar(), //nolint:gosec // not negative
+		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.calendar(),
 		Budgets: distinct(req.Budgets), Topic: cr.Topic, Unique: req.Unique,
 	}
 	if req.Charge != nil {
@@ -326,10 +326,10 @@ func (e *cronEntry) info() CronInfo {
 	}
 	s := &e.set
 	i := CronInfo{
-		Name: e.name, Queue: s.Queue, Topic: s.Topic, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key, //nolint:gosec // three values
+		Name: e.name, Queue: s.Queue, Topic: s.Topic, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key,
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
-		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
-		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s), //nolint:gosec // at most durationMax
+		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond,
+		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s),
 		Unique: s.Unique, Skipped: s.Skipped,
 		schedule: e.schedule,
 	}

@@ -113,7 +113,7 @@ func (c *core) skipMissed(e *cronEntry) int {
 		return 0
 	}
 	var to int64
-	switch rule := CatchUp(s.CatchUp); { //nolint:gosec // three values
+	switch rule := CatchUp(s.CatchUp); {
 	case rule == CatchUpAll && s.MadeUp < madeUpMax:
 		return 0
 	case rule == CatchUpNone:
@@ -124,8 +124,8 @@ func (c *core) skipMissed(e *cronEntry) int {
 		}
 	}
 	n := e.schedule.Count(s.NextAt, to, countMax)
-	s.Missed += uint64(n)                 //nolint:gosec // not negative
-	c.health.counters.missed += uint64(n) //nolint:gosec // not negative
+	s.Missed += uint64(n)
+	c.health.counters.missed += uint64(n)
 	s.NextAt = to
 	c.putCron(e)
 	c.cron.arm(e)
@@ -163,7 +163,7 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 		Header{Name: []byte(headerCronAt), Value: strconv.AppendInt(nil, ms, 10)})
 	j.req = Enqueue{
 		Queue: j.set.Queue, Key: j.set.Key, Weight: m.Weight, Cost: m.Cost, Throttles: m.Throttles, Headers: m.Headers, Payload: m.Payload,
-		Priority: priorityOf(&j.set), Delay: time.Duration(j.set.DelayMs) * time.Millisecond, //nolint:gosec // at most durationMax
+		Priority: priorityOf(&j.set), Delay: time.Duration(j.set.DelayMs) * time.Millisecond,
 		TTL:     time.Duration(j.set.TTLMs) * time.Millisecond, //nolint:gosec // at most durationMax
 		Budgets: j.set.Budgets, Charge: chargeOf(&j.set), Unique: j.set.Unique, lenient: true,
 	}

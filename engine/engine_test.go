@@ -239,7 +239,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	for i := range 3 {
 		var ds []*Delivery
 		req := &LeaseRequest{Queues: []string{"q"}, Count: 1, Block: time.Second}
-		task := &Task{Client: NewClient(uint64(i+1), func() {})} //nolint:gosec // small
+		task := &Task{Client: NewClient(uint64(i+1), func() {})}
 		task.Call = callFunc(func(tx *Tx) (err error) {
 			if ds, err = tx.Lease(req); len(ds) > 0 {
 				got = append(got, fmt.Sprint(i))

@@ -366,7 +366,7 @@ func (c *core) newMessage(k *fairKey, rank uint8) *message {
 func (c *core) reserveIDs() {
 	const ahead = int64(100e6) // 100 ms: how far ids may run ahead of the clock after a crash
 	c.ids.until = c.ids.last + ahead
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateIDs), storage.EncodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateIDs), storage.EncodeUint(uint64(c.ids.until)))
 }
 
 // insert stores the record of a new message and enters the message into the structures of

@@ -55,7 +55,7 @@ func (m *market) put(s *stall, n int, rng *rand.Rand, costMax int, throttles ...
 		for i := range tasks {
 			cost := uint32(1)
 			if costMax > 1 {
-				cost += rng.Uint32N(uint32(costMax)) //nolint:gosec // small
+				cost += rng.Uint32N(uint32(costMax))
 			}
 			req := &Enqueue{Queue: "q", Key: s.name, Weight: s.weight, Cost: cost, Throttles: throttles, Payload: []byte("x")}
 			if err := m.Prepare(req); err != nil {
@@ -297,7 +297,7 @@ func TestTenThousandDeliveriesAreSharedByWeight(t *testing.T) {
 		batch   int
 	}{
 		{"5 equal keys", weights(5, equal), 1, 1},
-		{"5 weighted keys", weights(5, func(i int) uint32 { return uint32(i + 1) }), 1, 10}, //nolint:gosec // small
+		{"5 weighted keys", weights(5, func(i int) uint32 { return uint32(i + 1) }), 1, 10},
 		{"2 keys, 1 to 3", []uint32{1, 3}, 1, 100},
 		{"2 keys, 1 to 3, more at once than is in memory", []uint32{1, 3}, 1, 1000},
 		{"5 keys, costs to 5", weights(5, equal), 5, 10},

@@ -148,7 +148,7 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 			req.at = 0
 			break
 		}
-		q := c.queues.byNumber[uint32(req.at)] //nolint:gosec // below nextNumber
+		q := c.queues.byNumber[uint32(req.at)]
 		if q == nil {
 			if gaps++; gaps%gapsPerUnit == 0 && !tx.more() {
 				return FiguresPage{}, tx.yield()
@@ -330,7 +330,7 @@ func (f *keyFigures) add(c *core, k *fairKey) {
 	state := c.keyState(k)
 	f.States[state]++
 	f.top[ByDepth].offer(k.total, k.name)
-	f.top[ByDelivered].offer(int64(k.stats.delivered), k.name) //nolint:gosec // a count of events
+	f.top[ByDelivered].offer(int64(k.stats.delivered), k.name)
 	if len(k.window) > 0 {
 		since := k.window[0].since
 		if f.oldest == 0 || since < f.oldest {

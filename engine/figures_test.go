@@ -104,7 +104,7 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 		for k := range q.roster.all() {
 			i := c.describe(k)
 			states[slices.Index(words[:], i.State)]++
-			values[ByDepth][k.name], values[ByDelivered][k.name] = i.Depth, int64(i.Delivered) //nolint:gosec // small
+			values[ByDepth][k.name], values[ByDelivered][k.name] = i.Depth, int64(i.Delivered)
 			if len(k.window) > 0 {
 				since := k.window[0].since
 				if oldest == 0 || since < oldest {

@@ -125,7 +125,7 @@ func TestLimitsOfHooksHaveBounds(t *testing.T) {
 			continue
 		}
 		for n, ok := range map[uint64]bool{
-			0: true, uint64(row.Min): true, uint64(row.Max): true, uint64(row.Max) + 1: false, uint64(row.Min) - 1: row.Min == 1, //nolint:gosec // not negative
+			0: true, uint64(row.Min): true, uint64(row.Max): true, uint64(row.Max) + 1: false, uint64(row.Min) - 1: row.Min == 1,
 		} {
 			err := w.do(func(tx *Tx) error { return tx.AlterQueue("q", QueueOptions{Given: queueset.Given{s: n}}) })
 			if (err == nil) != ok || err != nil && !errors.Is(err, ErrInvalid) {

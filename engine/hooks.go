@@ -63,8 +63,8 @@ func compileScript(cfg *Config, kind hook.Kind, source string, load func(hook.Ki
 func hookBounds(v *queueset.Values) hook.Bounds {
 	return hook.Bounds{
 		Timeout: v.Duration(queueset.LuaTimeout),
-		Memory:  int(v[queueset.LuaMemory]),        //nolint:gosec // the table bounds it
-		Errors:  uint32(v[queueset.BreakerErrors]), //nolint:gosec // the table bounds it
+		Memory:  int(v[queueset.LuaMemory]),
+		Errors:  uint32(v[queueset.BreakerErrors]),
 	}
 }
 

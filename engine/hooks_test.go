@@ -23,7 +23,7 @@ func (h simHook) Rejected(time.Time, string) {}
 func (h simHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial { return hook.Trial{} }
 
 func (h simHook) OnEnqueue(_ time.Time, msg *hook.Message, _ hook.View, _ hook.Bounds) (hook.EnqueueDecision, error) {
-	d := hook.EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2} //nolint:gosec // small
+	d := hook.EnqueueDecision{Weight: 1 + uint32(msg.PayloadSize%3), Cost: 2}
 	hookPays(msg, &d)
 	return d, nil
 }

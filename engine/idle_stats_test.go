@@ -23,7 +23,7 @@ func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
 			if k.stats.delivered != before || p.of(name) != (keyStats{}) {
 				t.Fatalf("%q had %d, comes back with %d, and %d stay", name, before, k.stats.delivered, p.of(name).delivered)
 			}
-			n := uint64(rng.IntN(3)) //nolint:gosec // small
+			n := uint64(rng.IntN(3))
 			k.stats.delivered += n
 			all[i] += n
 			p.keep(k)
@@ -68,7 +68,7 @@ func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
 		p.keep(&fairKey{name: name, hash: hashName(name), stats: keyStats{delivered: delivered}})
 	}
 	for i := range 2*idleStatsMax - 1 {
-		keep(i, uint64(1+i%4/3)) //nolint:gosec // small: each fourth has two
+		keep(i, uint64(1+i%4/3))
 	}
 	if p.n != 2*idleStatsMax-1 || p.rest != (keyStats{}) {
 		t.Fatalf("%d keys are kept, and a sum of %v", p.n, p.rest)

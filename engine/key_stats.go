@@ -96,7 +96,7 @@ const (
 
 // slotOf returns the slot of a hash and an index of the list.
 func slotOf(h nameHash, at int) idleSlot {
-	return idleSlot(h>>32)<<idleTagShift | idleSlot(at+1) //nolint:gosec // bounded by the slots
+	return idleSlot(h>>32)<<idleTagShift | idleSlot(at+1)
 }
 
 // find returns the index of a name in the list, or -1. Probing ends at an empty slot; slots of
@@ -106,7 +106,7 @@ func (p *idleStats) find(h nameHash, name string) int {
 		return -1
 	}
 	mask := len(p.slots) - 1
-	for i := int(h) & mask; p.slots[i] != 0; i = (i + 1) & mask { //nolint:gosec // the mask bounds it
+	for i := int(h) & mask; p.slots[i] != 0; i = (i + 1) & mask {
 		at := int(p.slots[i]&(1<<idleTagShift-1)) - 1
 		if p.slots[i] == slotOf(h, at) && p.list[at].name == name {
 			return at
@@ -155,7 +155,7 @@ func (p *idleStats) keep(k *fairKey) {
 // put adds an index of the list to the table, which has room.
 func (p *idleStats) put(h nameHash, at int) {
 	mask := len(p.slots) - 1
-	i := int(h) & mask //nolint:gosec // the mask bounds it
+	i := int(h) & mask
 	for p.slots[i] != 0 {
 		i = (i + 1) & mask
 	}

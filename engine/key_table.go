@@ -83,7 +83,7 @@ func hashName(name string) nameHash {
 func (t *keyTable) page(h nameHash) *keyPage { return t.pages[h>>1>>(63-t.bits)] }
 
 // home returns the slot of a page at which probing for a hash begins.
-func (p *keyPage) home(h nameHash) int { return int(h) & (len(p.slots) - 1) } //nolint:gosec // the mask bounds it
+func (p *keyPage) home(h nameHash) int { return int(h) & (len(p.slots) - 1) }
 
 // get returns the key with a name, or nil if there is none.
 func (t *keyTable) get(name string) *fairKey {
@@ -235,8 +235,8 @@ func (t *keyTable) split(p *keyPage, h nameHash) {
 			half.n++
 		}
 	}
-	places := 1 << (t.bits - p.bits)                // of the page, which are adjacent
-	first := int(h>>1>>(63-t.bits)) &^ (places - 1) //nolint:gosec // an index of pages
+	places := 1 << (t.bits - p.bits) // of the page, which are adjacent
+	first := int(h>>1>>(63-t.bits)) &^ (places - 1)
 	for i := range places {
 		t.pages[first+i] = halves[i*2/places]
 	}
@@ -275,7 +275,7 @@ func (c *core) prefetchTasks(tasks []*Task) int {
 	found := c.announced(tasks[:n])
 	sum := f.sum
 	for i, p := range f.pages[:found] {
-		sum ^= int64(p.slots[p.home(f.hashes[i])].hash) //nolint:gosec // any bits will do
+		sum ^= int64(p.slots[p.home(f.hashes[i])].hash)
 	}
 	known := 0
 	for i, p := range f.pages[:found] {

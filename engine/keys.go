@@ -276,7 +276,7 @@ func (b *Blocker) reason() string {
 		return b.slots()
 	case b.Saved:
 		return fmt.Sprintf("throttle %q saves its tokens for a message that comes before", b.Throttle)
-	case b.Need > int64(b.Burst): //nolint:gosec // bounded when it is set
+	case b.Need > int64(b.Burst):
 		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
 			b.Throttle, whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
 	case b.Need > 0:

@@ -297,7 +297,7 @@ func TestTheLogTellsThatTheClockWasSetBack(t *testing.T) {
 	cfg.Log = zerolog.New(&log)
 	synctest.Test(t, func(t *testing.T) {
 		var b storage.Batch
-		b.Put(storage.State, storage.AppendStateKey(nil, storage.StateNow), storage.EncodeUint(uint64(time.Now().Add(time.Hour).UnixNano()))) //nolint:gosec // after 1970
+		b.Put(storage.State, storage.AppendStateKey(nil, storage.StateNow), storage.EncodeUint(uint64(time.Now().Add(time.Hour).UnixNano())))
 		if err := store.Commit(&b, true); err != nil {
 			t.Fatal(err)
 		}

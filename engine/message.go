@@ -199,7 +199,7 @@ type idSource struct {
 func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 	ns := max(now, s.last+1)
 	s.last = ns
-	ms, sub := uint64(ns/1e6), uint64(ns%1e6) //nolint:gosec // times are after 1970
+	ms, sub := uint64(ns/1e6), uint64(ns%1e6)
 	var id ID
 	binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|sub>>8)
 	low := uint64(2)<<62 | (sub&0xff)<<54 | uint64(hash)<<32 | uint64(rank&15)<<28 | uint64(s.rng.Uint32()>>4)
@@ -210,7 +210,7 @@ func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 // idNanos returns the Unix nanoseconds at which the message was enqueued.
 func idNanos(id ID) int64 {
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-	return int64(hi>>16)*1e6 + int64(hi&0xfff<<8|lo>>54&0xff) //nolint:gosec // 48 bits of milliseconds
+	return int64(hi>>16)*1e6 + int64(hi&0xfff<<8|lo>>54&0xff)
 }
 
 // idKeyHash returns the hash of the message's fairness key, see keyHash.

@@ -216,7 +216,7 @@ const jitterStream = 0x6a697474
 // is drawn once for each failure and its result is stored: a restart does not draw again.
 func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
 	full := q.backoff(failed)
-	most := int64(full/100) * int64(q.set.Values[queueset.BackoffJitter]) //nolint:gosec // at most 100
+	most := int64(full/100) * int64(q.set.Values[queueset.BackoffJitter])
 	if most <= 0 {
 		return full
 	}
@@ -232,7 +232,7 @@ func (q *queue) backoff(failed uint32) time.Duration {
 			break
 		}
 	}
-	return time.Duration(min(ms, most)) * time.Millisecond //nolint:gosec // bounded when it is set
+	return time.Duration(min(ms, most)) * time.Millisecond
 }
 
 // retry makes a failed message ready after a delay and returns the time, in Unix
@@ -328,7 +328,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 		c.remove(m)
 		return ""
 	}
-	c.count(q, countDead+countKind(deadReason(reason)), 1) //nolint:gosec // an index of DeadReasons
+	c.count(q, countDead+countKind(deadReason(reason)), 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	c.tellDead(m, reason)
 	var rec storage.Message

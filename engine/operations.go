@@ -394,7 +394,7 @@ func Restored(store Store, seconds int64) error {
 		return fmt.Errorf("read the number of starts: %w", err)
 	}
 	var batch storage.Batch
-	batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateEpoch), storage.EncodeUint(max(epoch+1, uint64(seconds)))) //nolint:gosec // after 1970
+	batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateEpoch), storage.EncodeUint(max(epoch+1, uint64(seconds))))
 	if err := store.Commit(&batch, true); err != nil {
 		return fmt.Errorf("write the number of starts: %w", err)
 	}
@@ -434,7 +434,7 @@ func (c *core) drain() {
 	c.drainSignals()
 	if c.ids.until > c.ids.last+1 {
 		c.ids.until = c.ids.last + 1
-		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateIDs), storage.EncodeUint(uint64(c.ids.until))) //nolint:gosec // after 1970
+		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateIDs), storage.EncodeUint(uint64(c.ids.until)))
 		c.out.sync = true
 	}
 }

@@ -324,7 +324,7 @@ func (o *oracle) throttleSet(name string, t *throttle, now time.Time) {
 	}
 	burst := float64(t.set.Burst)
 	o.buckets[name] = &oracleBucket{
-		tokens: burst, rate: t.set.Rate, burst: burst, byCost: t.set.ByCost, concurrency: int64(t.set.Concurrency), at: now, lowered: true, //nolint:gosec // small
+		tokens: burst, rate: t.set.Rate, burst: burst, byCost: t.set.ByCost, concurrency: int64(t.set.Concurrency), at: now, lowered: true,
 	}
 }
 

@@ -73,10 +73,10 @@ func (q *queue) isDLQ() bool { return q.set.DeadLetter }
 
 // full refuses a message more than the queue, or one of its keys, may hold.
 func (q *queue) full(key string) error {
-	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.total >= most { //nolint:gosec // bounded when it is set
+	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.total >= most {
 		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.total, "message"), most)
 	}
-	if most := int64(q.set.Values[queueset.KeyMaxDepth]); most > 0 { //nolint:gosec // bounded when it is set
+	if most := int64(q.set.Values[queueset.KeyMaxDepth]); most > 0 {
 		if k := q.keys.get(key); k != nil && k.total >= most {
 			return fmt.Errorf("%w: key %.512q of %q holds %s, its KEYMAXDEPTH is %d", ErrMaxDepth, key, q.name, amount(k.total, "message"), most)
 		}

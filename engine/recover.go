@@ -179,15 +179,15 @@ func (c *core) recoverState() error {
 	if err != nil {
 		return err
 	}
-	c.ids.last = max(c.ids.last, int64(ids)) //nolint:gosec // a time
+	c.ids.last = max(c.ids.last, int64(ids))
 	c.ids.until = c.ids.last
 	next, err := c.number(storage.StateNextQueue)
 	if err != nil {
 		return err
 	}
-	c.queues.nextNumber = max(uint32(next), 1) //nolint:gosec // was 32 bits when it was written
+	c.queues.nextNumber = max(uint32(next), 1)
 	now, err := c.number(storage.StateNow)
-	c.time.kept = int64(now) //nolint:gosec // a time
+	c.time.kept = int64(now)
 	c.now = max(c.now, c.time.kept)
 	return err
 }

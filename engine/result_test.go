@@ -192,7 +192,7 @@ func TestAValueWithoutRoomIsReadLater(t *testing.T) {
 		without := &ResultRequest{Queue: "q", ID: id, Retain: retain}
 		with := &ResultRequest{Queue: "q", ID: id, Retain: func(int) bool { return true }}
 		for i, req := range []*ResultRequest{without, with} {
-			w.Do(&Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { return tx.Result(req) })}) //nolint:gosec // small
+			w.Do(&Task{Client: NewClient(uint64(i+1), func() {}), Call: callFunc(func(tx *Tx) error { return tx.Result(req) })})
 		}
 		w.answer(w.lease("q", 1)[0], "abc")
 		if r := with.Result; r.Absent || string(r.Value) != "abc" {

@@ -81,7 +81,7 @@ func (s *schedSim) sameLimits(t *testing.T) {
 		}
 		var info ThrottleInfo
 		s.call(func(tx *Tx) error { info, _ = tx.Throttle(x.name); return nil })
-		if got := limitMillionths(s.step.core.throttles.byName[x.name].adaptive); got != l.value || info.Cuts != uint64(l.cuts) || info.Limit != float64(l.value)/1e6 { //nolint:gosec // not negative
+		if got := limitMillionths(s.step.core.throttles.byName[x.name].adaptive); got != l.value || info.Cuts != uint64(l.cuts) || info.Limit != float64(l.value)/1e6 {
 			t.Errorf("throttle %s: limit %d after %d cuts, it shows %f; want %d after %d", x.name, got, info.Cuts, info.Limit, l.value, l.cuts)
 		}
 	}

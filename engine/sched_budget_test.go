@@ -73,7 +73,7 @@ func (m *schedMessage) uses() *int64 {
 	if len(m.budgets) == 0 || m.seq%3 == 0 {
 		return nil
 	}
-	return new(int64(m.seq*7) % (m.charge + 3)) //nolint:gosec // small
+	return new(int64(m.seq*7) % (m.charge + 3))
 }
 
 // randomBudgets creates budgets in a part of the set-ups, which are credited at intervals.
@@ -115,7 +115,7 @@ func TestBudgetsAndThrottlesAreTakenTogetherOrNotAtAll(t *testing.T) {
 		for range 2 {
 			q := s.queue()
 			for i := range 6 {
-				k := q.key(1+uint32(i%3), [][]*schedThrottle{{cost}, {places}, {cost, places}}[i%3]...) //nolint:gosec // small
+				k := q.key(1+uint32(i%3), [][]*schedThrottle{{cost}, {places}, {cost, places}}[i%3]...)
 				k.class, k.keep = nil, 4
 				if i < 4 {
 					k.budgets, k.charges = []*schedBudget{b, all}[:1+i%2], func() int64 { return s.rng.Int64N(12) }

@@ -37,7 +37,7 @@ func TestKeysOfAClassStayWithinTheBound(t *testing.T) {
 			widest, bad := 0.0, 0
 			seeds, first, step := uint64(24), uint64(0), uint64(1)
 			if testing.Short() { // two of the six pairs of quantum and costs in each set-up
-				seeds, first, step = 6, uint64(i)%3, 3 //nolint:gosec // an index
+				seeds, first, step = 6, uint64(i)%3, 3
 			}
 			for seed := first; seed < seeds; seed += step {
 				c := &creditTrial{quantum: []uint32{1, 1000}[seed%2], costMax: []float64{5, 100, 1e6}[seed/2%3], disturb: x.disturb}

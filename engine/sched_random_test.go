@@ -48,7 +48,7 @@ func newSetUp(seed uint64) *setUp {
 	u := &setUp{several: seed%2 == 0, onDisk: onDisk, schedSim: newSchedSim(seed, func(c *Config) {
 		c.Quantum = quantum
 		if onDisk {
-			c.Window, c.WindowTotal = 2, 2+int(seed%7) //nolint:gosec // small
+			c.Window, c.WindowTotal = 2, 2+int(seed%7)
 		}
 	})}
 	if onDisk {
@@ -147,7 +147,7 @@ func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
 		u.again(time.Duration(r.ExpFloat64()*20e9), func() {
 			const most = 20
 			for range min(1+r.IntN(8), most-len(k.ready)) {
-				k.put(k.costs(), uint8(r.IntN(10)), 0) //nolint:gosec // small
+				k.put(k.costs(), uint8(r.IntN(10)), 0)
 			}
 		})
 	case 1: // some of them delayed
@@ -297,7 +297,7 @@ func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 		n = min(n, 5)
 	}
 	j := &schedJudge{}
-	for seed := *simFirst; seed < *simFirst+uint64(n); seed++ { //nolint:gosec // positive
+	for seed := *simFirst; seed < *simFirst+uint64(n); seed++ {
 		u := newSetUp(seed)
 		u.relaxed = true
 		u.run(setUpSeconds*time.Second, u.enough)

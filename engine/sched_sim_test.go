@@ -306,10 +306,10 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 		o.Rate, o.Burst, o.ByCost = new(rate), new(uint64(burst)), t.byCost
 	}
 	if conc > 0 {
-		o.Concurrency = new(uint64(conc)) //nolint:gosec // positive
+		o.Concurrency = new(uint64(conc))
 	}
 	if t.adaptive != nil && conc > 0 {
-		o.Adaptive, o.Min = true, new(uint64(min(t.adaptive.least, conc))) //nolint:gosec // positive
+		o.Adaptive, o.Min = true, new(uint64(min(t.adaptive.least, conc)))
 	}
 	t.sim.call(func(tx *Tx) error {
 		t.tokens, t.at = min(t.inBucket(t.sim.now), burst), t.sim.now

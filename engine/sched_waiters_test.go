@@ -316,7 +316,7 @@ func TestAnUnboundedWaitEndsWithAMessage(t *testing.T) {
 		seeds = 30
 	}
 	served, failed, met := 0, 0, map[string]int{}
-	for seed := *simFirst; seed < *simFirst+uint64(seeds) && !t.Failed(); seed++ { //nolint:gosec // positive
+	for seed := *simFirst; seed < *simFirst+uint64(seeds) && !t.Failed(); seed++ {
 		h := newWaitingRoom(t, seed)
 		for range steps {
 			if h.once(); t.Failed() {

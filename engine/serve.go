@@ -138,7 +138,7 @@ func (c *core) take(q *queue, served bool) *message {
 	}
 	before := q.scheduler.round
 	c.takeHead(&k.dispatchKey)
-	c.queues.sums.rounds += uint64(q.scheduler.round - before) //nolint:gosec // it never decreases
+	c.queues.sums.rounds += uint64(q.scheduler.round - before)
 	if len(k.class.draws) > 0 {
 		c.reserveCharge(k.window[0])
 	}

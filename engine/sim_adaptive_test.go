@@ -109,7 +109,7 @@ func (o *oracle) limitsOf(c *core, r Receipt) (before []limitBefore) {
 	for _, name := range m.throttleKeys() {
 		if t := c.throttles.byName[name]; t != nil && t.adaptive != nil {
 			before = append(before, limitBefore{
-				t: t, value: limitMillionths(t.adaptive), inUse: t.inUse, least: int64(t.set.AdaptiveMin), most: int64(t.set.Concurrency), //nolint:gosec // small
+				t: t, value: limitMillionths(t.adaptive), inUse: t.inUse, least: int64(t.set.AdaptiveMin), most: int64(t.set.Concurrency),
 				began: o.adaptive.began[r], was: *t.adaptive,
 			})
 		}

@@ -139,14 +139,14 @@ func (s *sim) act(cl *simClient) {
 }
 
 func (s *sim) enqueue(cl *simClient) {
-	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))} //nolint:gosec // small
+	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))}
 	if s.rng.IntN(6) == 0 {
-		req.Priority = new(uint8(s.rng.IntN(10))) //nolint:gosec // small
+		req.Priority = new(uint8(s.rng.IntN(10)))
 	}
 	if s.rng.IntN(6) == 0 {
 		req.Delay = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
 	}
-	req.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
+	req.Cost = uint32(s.rng.IntN(4))
 	if s.rng.IntN(5) == 0 {
 		req.TTL = req.Delay + time.Duration(1+s.rng.IntN(600))*time.Millisecond
 	}
@@ -411,11 +411,11 @@ func (s *sim) setThrottle(cl *simClient) {
 	if s.rng.IntN(3) > 0 {
 		o.Rate, o.ByCost = new(0.5+20*s.rng.Float64()), s.rng.IntN(2) == 0
 		if s.rng.IntN(2) == 0 {
-			o.Burst = new(uint64(1 + s.rng.IntN(5))) //nolint:gosec // small
+			o.Burst = new(uint64(1 + s.rng.IntN(5)))
 		}
 	}
 	if o.Rate == nil || s.rng.IntN(2) == 0 {
-		n := uint64(1 + s.rng.IntN(4)) //nolint:gosec // small
+		n := uint64(1 + s.rng.IntN(4))
 		o.Concurrency = &n
 		if o.Adaptive = n > 2; o.Adaptive {
 			o.Min = new(n - 2)
@@ -453,7 +453,7 @@ func (s *sim) setKey(cl *simClient) {
 		case 1, 2:
 			return tx.PauseKey(q, k, false)
 		case 3, 4:
-			return tx.SetKey(q, k, KeyOptions{Weight: new(uint32(1 + s.rng.IntN(5)))}) //nolint:gosec // small
+			return tx.SetKey(q, k, KeyOptions{Weight: new(uint32(1 + s.rng.IntN(5)))})
 		default:
 			_, err := tx.ResetKey(q, k)
 			return err

@@ -28,7 +28,7 @@ func newConditions(r *rand.Rand) conditions {
 	w := conditions{
 		lost: 0.1, clients: 1 + r.IntN(6), keys: 1 + r.IntN(5), steps: 150 + r.IntN(250), window: 2 + r.IntN(12),
 		leaseLag: time.Duration(r.IntN(3)) * 5 * time.Millisecond, backoff: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
-		attempts: uint32(r.IntN(5)), dedupWindow: time.Duration(100+r.IntN(3000)) * time.Millisecond, //nolint:gosec // small
+		attempts: uint32(r.IntN(5)), dedupWindow: time.Duration(100+r.IntN(3000)) * time.Millisecond,
 	}
 	if r.IntN(3) > 0 {
 		w.crash = 0.02

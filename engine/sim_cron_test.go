@@ -194,7 +194,7 @@ func (s *sim) endCron(cl *simClient) error {
 	}
 	for name, i := range infos {
 		seen := s.cron.seen[name]
-		if all := (i.NextAt.UnixNano()-s.cron.began)/int64(simCronEvery) - 1; uint64(all) != i.Fired+i.Missed+i.Skipped { //nolint:gosec // positive
+		if all := (i.NextAt.UnixNano()-s.cron.began)/int64(simCronEvery) - 1; uint64(all) != i.Fired+i.Missed+i.Skipped {
 			s.oracle.fail("%s had %d ticks, fired %d, missed %d and skipped %d", name, all, i.Fired, i.Missed, i.Skipped)
 		}
 		if uint64(len(seen)) != i.Fired && !s.cron.lossy {

@@ -29,7 +29,7 @@ func TestSimulationOfNodes(t *testing.T) {
 		seeds = min(seeds, 40)
 	}
 	var seen simEvents
-	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ { //nolint:gosec // positive
+	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ {
 		if err := simulateNodes(seed, noMutant, &seen); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

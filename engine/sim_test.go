@@ -35,7 +35,7 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		seeds = min(seeds, 100)
 	}
-	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ { //nolint:gosec // positive
+	for seed := *simFirst; seed < *simFirst+uint64(seeds); seed++ {
 		if err := simulate(seed, noMutant); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

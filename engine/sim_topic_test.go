@@ -130,12 +130,12 @@ func (s *sim) newPublish() *simPublished {
 	}
 	s.giveUnique(m)
 	if s.rng.IntN(8) == 0 {
-		m.Priority = new(uint8(s.rng.IntN(10))) //nolint:gosec // small
+		m.Priority = new(uint8(s.rng.IntN(10)))
 	}
 	if s.rng.IntN(4) == 0 {
 		m.Throttles = []string{fmt.Sprintf("t%d", s.rng.IntN(3))}
 	}
-	m.Cost = uint32(s.rng.IntN(4)) //nolint:gosec // small
+	m.Cost = uint32(s.rng.IntN(4))
 	p := &simPublished{req: req, paid: s.payFor(m), known: &simPublish{purges: s.oracle.look.purges}}
 	s.oracle.tags++
 	p.payload = fmt.Sprintf("*/%s/%d", key, s.oracle.tags)

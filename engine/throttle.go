@@ -96,7 +96,7 @@ func (l *throttleSet) need(i int, cost uint32) int64 {
 }
 
 // required is how many tokens the bucket must hold for a delivery of that need.
-func (t *throttle) required(need int64) int64 { return min(need, int64(t.set.Burst)) } //nolint:gosec // bounded when it is set
+func (t *throttle) required(need int64) int64 { return min(need, int64(t.set.Burst)) }
 
 // admits reports whether a delivery of that need may happen now without using what is reserved
 // for a claim.
@@ -127,7 +127,7 @@ func (t *throttle) slots() int64 {
 	if t.adaptive != nil {
 		return t.adaptive.Slots()
 	}
-	return int64(t.set.Concurrency) //nolint:gosec // bounded when it is set
+	return int64(t.set.Concurrency)
 }
 
 // holds reports whether the bucket holds so many tokens.

@@ -64,7 +64,7 @@ func (t *timekeeper) expire(c *core) {
 // put writes the time with the open batch.
 func (t *timekeeper) put(c *core) {
 	t.kept = c.now
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateNow), storage.EncodeUint(uint64(c.now))) //nolint:gosec // after 1970
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateNow), storage.EncodeUint(uint64(c.now)))
 }
 
 // stamp writes the time with a batch that is about to be cut, if the last record is old enough.

@@ -57,7 +57,7 @@ func (w *world) must(call func(tx *Tx) error) {
 }
 
 // millis is a duration as the settings of a queue have it.
-func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) } //nolint:gosec // not negative
+func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 
 func (w *world) queue(name string, o QueueOptions) {
 	w.t.Helper()

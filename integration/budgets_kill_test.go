@@ -67,7 +67,7 @@ func (l *till) spends(ctx context.Context, c *redis.Client, amount int64, args .
 func (l *till) work(ctx context.Context, no int) {
 	c := l.client()
 	defer func() { c.Close() }()
-	r := rand.New(rand.NewPCG(uint64(no), 17)) //nolint:gosec // small
+	r := rand.New(rand.NewPCG(uint64(no), 17))
 	for ctx.Err() == nil {
 		if r.IntN(30) == 0 {
 			l.vanish(r)
@@ -179,7 +179,7 @@ func (l *till) charge(ctx context.Context) {
 func (l *till) produce(ctx context.Context, no int) {
 	c := l.client()
 	defer c.Close()
-	r := rand.New(rand.NewPCG(uint64(no), 18)) //nolint:gosec // small
+	r := rand.New(rand.NewPCG(uint64(no), 18))
 	for ctx.Err() == nil {
 		if l.enqueued.Load()-l.ended.Load() > 600 {
 			time.Sleep(2 * time.Millisecond)

@@ -30,7 +30,7 @@ func TestINFOShowsTheSizeOfTheStoreAndTheFreeDisk(t *testing.T) {
 	if err := syscall.Statfs(b.Dir(), &disk); err != nil {
 		t.Fatal(err)
 	}
-	total := disk.Blocks * uint64(disk.Bsize) //nolint:gosec // not negative
+	total := disk.Blocks * uint64(disk.Bsize)
 	if free := figure("store_free_bytes"); free == 0 || free > total {
 		t.Errorf("%d of %d bytes are free", free, total)
 	}

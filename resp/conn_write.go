@@ -299,8 +299,8 @@ func (cw *connWriter) send(a, b []byte) {
 	}
 	cw.sent += n
 	c.touch(now)
-	c.bytesOut.Add(uint64(n))              //nolint:gosec // a count
-	c.server.stats.bytesOut.Add(uint64(n)) //nolint:gosec // a count
+	c.bytesOut.Add(uint64(n))
+	c.server.stats.bytesOut.Add(uint64(n))
 	if err != nil {
 		cw.fail(err)
 	}

@@ -35,7 +35,7 @@ func idleBytes(tb testing.TB, n int) int64 {
 	for range n - 1 {
 		bareClient(tb, addr)
 	}
-	testkit.Eventually(tb, "all replies are sent", func() bool { return s.Stats().BytesOut == uint64(n*7*20) }) //nolint:gosec // small
+	testkit.Eventually(tb, "all replies are sent", func() bool { return s.Stats().BytesOut == uint64(n*7*20) })
 	grown := heap() - before
 	runtime.KeepAlive(warm)
 	return grown / int64(n-1)

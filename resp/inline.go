@@ -29,7 +29,7 @@ func (r *reader) inline() error {
 		if !ok {
 			return errInlineQuotes
 		}
-		r.s.spans = append(r.s.spans, span{int32(r.pos + at), int32(n)}) //nolint:gosec // within the buffer
+		r.s.spans = append(r.s.spans, span{int32(r.pos + at), int32(n)})
 	}
 	r.pos = nl + 1
 	if len(r.s.spans) == r.first {
@@ -103,7 +103,7 @@ func (s *splitter) escape(quote byte) byte {
 	case 'x':
 		if len(rest) > 2 && hexDigit(rest[1]) >= 0 && hexDigit(rest[2]) >= 0 {
 			s.i += 2
-			return byte(hexDigit(rest[1])<<4 | hexDigit(rest[2])) //nolint:gosec // two hex digits
+			return byte(hexDigit(rest[1])<<4 | hexDigit(rest[2]))
 		}
 		return c
 	default:

@@ -127,7 +127,7 @@ func (r *reader) bulkBytes() error {
 	if r.big != nil {
 		r.big.finish()
 	} else {
-		r.s.spans = append(r.s.spans, span{int32(r.pos), int32(r.bulk)}) //nolint:gosec // within the buffer
+		r.s.spans = append(r.s.spans, span{int32(r.pos), int32(r.bulk)})
 	}
 	r.pos = to + 2
 	r.bulk = -1
@@ -152,7 +152,7 @@ func (r *reader) finish() error {
 	}
 	r.start = r.pos
 	if r.big == nil {
-		r.s.counts = append(r.s.counts, int32(len(r.s.spans)-r.first)) //nolint:gosec // within the buffer
+		r.s.counts = append(r.s.counts, int32(len(r.s.spans)-r.first))
 		r.first = len(r.s.spans)
 	}
 	return nil

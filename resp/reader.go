@@ -182,7 +182,7 @@ func (r *reader) take() []Command {
 	s := r.s
 	raw := append([]byte(nil), s.buf[r.base:r.start]...)
 	args := make([][]byte, r.first)
-	base := int32(r.base) //nolint:gosec // within the buffer
+	base := int32(r.base)
 	for i, sp := range s.spans[:r.first] {
 		at := sp.at - base
 		args[i] = raw[at : at+sp.n : at+sp.n]
@@ -274,7 +274,7 @@ func (r *reader) shift() {
 	copy(r.s.buf, r.s.buf[by:r.end])
 	r.base, r.start, r.pos, r.end = 0, r.start-by, r.pos-by, r.end-by
 	for i := range r.s.spans {
-		r.s.spans[i].at -= int32(by) //nolint:gosec // within the buffer
+		r.s.spans[i].at -= int32(by)
 	}
 }
 

@@ -59,7 +59,7 @@ func (c *Conn) hungUp() bool {
 	}
 	poll := []unix.PollFd{{Events: unix.POLLRDHUP}} // errors are always reported
 	if err := raw.Control(func(fd uintptr) {
-		poll[0].Fd = int32(fd) //nolint:gosec // a descriptor
+		poll[0].Fd = int32(fd)
 		if _, err := unix.Poll(poll, 0); err != nil {
 			poll[0].Revents = 0 // interrupted: it is examined again
 		}

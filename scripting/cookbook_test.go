@@ -78,7 +78,7 @@ func given(t testing.TB, s string) (*hook.Message, hook.View) {
 		case "payload_size":
 			msg.PayloadSize = number
 		case "attempts":
-			msg.Attempts = uint32(number) //nolint:gosec // of our own document
+			msg.Attempts = uint32(number)
 		default:
 			err = errors.New("unknown word")
 		}

@@ -119,7 +119,7 @@ func filaHash(l *lua.LState) int {
 		l.RaiseError("bad argument #2 to 'hash' (a whole number from 1 to 2^32 expected)")
 	}
 	of(l).steps(l, int64(len(s))>>4)
-	l.Push(lua.LNumber(hash(s) % uint64(n))) //nolint:gosec // at least 1
+	l.Push(lua.LNumber(hash(s) % uint64(n)))
 	return 1
 }
 

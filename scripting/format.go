@@ -103,7 +103,7 @@ func (b *builder) conversion(sp spec, letter byte, n int) {
 			l.RaiseError("bad argument #%d to 'format' (not an integer in range)", n)
 		}
 		if letter == 'c' {
-			b.pad(sp, string([]byte{byte(int64(v))})) //nolint:gosec // as C does
+			b.pad(sp, string([]byte{byte(int64(v))}))
 			return
 		}
 		text := sp.integer(int64(v), letter)
@@ -158,7 +158,7 @@ func (sp spec) integer(v int64, letter byte) string {
 		base = 16
 	}
 	negative := v < 0 && base == 10 && letter != 'u'
-	magnitude := uint64(v) //nolint:gosec // two's complement is what C shows
+	magnitude := uint64(v)
 	if negative {
 		magnitude = -magnitude
 	}

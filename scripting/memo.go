@@ -208,8 +208,8 @@ func (m *memo) places(from *node, a *answer) [2]*atomic.Pointer[edge] {
 	} else {
 		h = maphash.String(m.seed, a.text)
 	}
-	h = (h ^ from.id ^ uint64(a.number)<<32) * 0x9e3779b97f4a7c15 //nolint:gosec // any bits do
-	i := (h >> 32) & uint64(len(m.slots)-1)                       //nolint:gosec // a length
+	h = (h ^ from.id ^ uint64(a.number)<<32) * 0x9e3779b97f4a7c15
+	i := (h >> 32) & uint64(len(m.slots)-1)
 	return [2]*atomic.Pointer[edge]{&m.slots[i], &m.slots[i^1]}
 }
 

@@ -21,7 +21,7 @@ func (c chance) of(options ...string) string { return options[c.IntN(len(options
 
 func (c chance) message() *hook.Message {
 	msg := &hook.Message{
-		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)), //nolint:gosec // small
+		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)),
 		Throttles: []string{"a", "b", "c"}[:c.IntN(4)], Budgets: []string{"m", "n"}[:c.IntN(3)], Charge: int64(c.IntN(3)) << 32,
 	}
 	for range c.IntN(4) {
@@ -68,7 +68,7 @@ func alike(t *testing.T, s *Sandbox, source string, c chance, n int) {
 			t.Fatalf("%+v, without remembering %+v, of %+v and\n%s", got, want.Enqueue, msg, source)
 		}
 	}
-	if st := h.Stats(time.Now()); st.Calls != uint64(n) { //nolint:gosec // positive
+	if st := h.Stats(time.Now()); st.Calls != uint64(n) {
 		t.Fatalf("%d calls of %d are counted", st.Calls, n)
 	}
 }

@@ -103,7 +103,7 @@ func stringChar(l *lua.LState) int {
 		if c < 0 || c > 255 {
 			l.RaiseError("bad argument #%d to 'char' (invalid value)", i)
 		}
-		b.WriteByte(byte(c)) //nolint:gosec // checked above
+		b.WriteByte(byte(c))
 	}
 	l.Push(lua.LString(b.String()))
 	return 1

@@ -246,7 +246,7 @@ func nextRecord(p []byte) (Record, []byte, error) {
 
 func nextBytes(p []byte) (b, rest []byte, err error) {
 	n, used := binary.Uvarint(p)
-	if used <= 0 || n > math.MaxUint32 || n > uint64(len(p)-used) { //nolint:gosec // used is at most len(p)
+	if used <= 0 || n > math.MaxUint32 || n > uint64(len(p)-used) {
 		return nil, nil, errShortRecord
 	}
 	p = p[used:]

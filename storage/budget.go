@@ -182,7 +182,7 @@ func ParseLedgerKey(k []byte) (LedgerKey, error) {
 		return lk, nil
 	case k[4] == ledgerEntries && len(rest) == 8:
 		at := math.MaxUint64 - binary.BigEndian.Uint64(rest)
-		lk.At = int64(at) //nolint:gosec // checked below
+		lk.At = int64(at)
 		if at <= math.MaxInt64 && LedgerDay(lk.At) == lk.Day {
 			return lk, nil
 		}

@@ -132,7 +132,7 @@ func (c *codec) int64(num protowire.Number, v *int64) {
 
 func (c *codec) passInt64(num protowire.Number, v *int64) {
 	if !c.decoding {
-		c.buf = appendUint(c.buf, num, uint64(*v)) //nolint:gosec // protobuf's int64 is two's complement
+		c.buf = appendUint(c.buf, num, uint64(*v))
 		return
 	}
 	for ; c.next.num == num; c.taken() {

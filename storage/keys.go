@@ -102,7 +102,7 @@ func ParseScheduledKey(k []byte) (due int64, mk MessageKey, err error) {
 	if !ok || len(rest) != 0 {
 		return 0, MessageKey{}, badKey("scheduled", k)
 	}
-	return int64(binary.BigEndian.Uint64(k)), mk, nil //nolint:gosec // the top bit was checked
+	return int64(binary.BigEndian.Uint64(k)), mk, nil
 }
 
 // AppendDedupPrefix appends the common prefix of a generation of deduplication ids, which
@@ -140,7 +140,7 @@ func ParseDedupKey(k []byte) (queue uint32, generation int64, id string, err err
 	if len(k) < least || k[4] > 0x7F {
 		return 0, 0, "", badKey("dedup", k)
 	}
-	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), string(k[12:]), nil //nolint:gosec // the top bit was looked at
+	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), string(k[12:]), nil
 }
 
 // AppendResultKey appends the key of a result: a generation as of deduplication ids, and the id of
@@ -156,7 +156,7 @@ func ParseResultKey(k []byte) (queue uint32, generation int64, id ID, err error)
 		return 0, 0, ID{}, badKey("result", k)
 	}
 	copy(id[:], k[12:])
-	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), id, nil //nolint:gosec // the top bit was looked at
+	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), id, nil
 }
 
 // AppendStateKey appends the key of a piece of state: a path of parts.
@@ -200,7 +200,7 @@ func appendString(dst []byte, s string) []byte {
 	if len(s) > keyStringMax {
 		panic(fmt.Sprintf("storage: string of %d bytes in a key", len(s)))
 	}
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s))) //nolint:gosec // checked above
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(s)))
 	return append(dst, s...)
 }
 

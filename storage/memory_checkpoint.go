@@ -92,7 +92,7 @@ func checksum(p []byte) uint32 { return crc32.Checksum(p, crc32.MakeTable(crc32.
 
 func writeFrame(w io.Writer, p []byte) error {
 	var head [8]byte
-	binary.BigEndian.PutUint32(head[:], uint32(len(p))) //nolint:gosec // one record more than checkpointBatch
+	binary.BigEndian.PutUint32(head[:], uint32(len(p)))
 	binary.BigEndian.PutUint32(head[4:], checksum(p))
 	if _, err := w.Write(head[:]); err != nil {
 		return err

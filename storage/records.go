@@ -298,7 +298,7 @@ func (c *codec) settings(v *queueset.Values, added bool) {
 		case row.Max > math.MaxUint32:
 			c.uint64(num, &v[s])
 		default: // a uint32 in fila.proto: more is refused
-			small := uint32(v[s]) //nolint:gosec // at most Max
+			small := uint32(v[s])
 			c.uint32(num, &small)
 			v[s] = uint64(small)
 		}

@@ -19,7 +19,7 @@ func appendUint(dst []byte, num protowire.Number, v uint64) []byte {
 }
 
 func appendInt(dst []byte, num protowire.Number, v int64) []byte {
-	return appendUint(dst, num, uint64(v)) //nolint:gosec // protobuf's int64 is two's complement
+	return appendUint(dst, num, uint64(v))
 }
 
 // appendItem appends one value of a repeated field, which counts even when empty.
@@ -30,7 +30,7 @@ func appendItem[T string | []byte](dst []byte, num protowire.Number, v T) []byte
 
 func appendLen(dst []byte, num protowire.Number, n int) []byte {
 	dst = protowire.AppendTag(dst, num, protowire.BytesType)
-	return protowire.AppendVarint(dst, uint64(n)) //nolint:gosec // a length
+	return protowire.AppendVarint(dst, uint64(n))
 }
 
 func sizeUint(num protowire.Number, v uint64) int {
@@ -41,7 +41,7 @@ func sizeUint(num protowire.Number, v uint64) int {
 }
 
 func sizeInt(num protowire.Number, v int64) int {
-	return sizeUint(num, uint64(v)) //nolint:gosec // as in appendInt
+	return sizeUint(num, uint64(v))
 }
 
 func sizeBytes[T string | []byte](num protowire.Number, v T) int {
@@ -67,13 +67,13 @@ func (f *field) uint64() uint64 {
 }
 
 func (f *field) int64() int64 {
-	return int64(f.uint64()) //nolint:gosec // protobuf's int64 is two's complement
+	return int64(f.uint64())
 }
 
 func (f *field) uint32() uint32 {
 	v := f.uint64()
 	f.bad = f.bad || v > math.MaxUint32
-	return uint32(v) //nolint:gosec // checked above
+	return uint32(v)
 }
 
 func (f *field) bool() bool {

@@ -107,7 +107,7 @@ func settle(t *testing.T, c *redis.Client) {
 func TestEveryCounterEqualsFilaStatsAfterARandomLoad(t *testing.T) {
 	b := kit.Serve(t, "--scheduler.visibility_timeout_ms", "50", "--storage.sync", "never")
 	c := kit.Connect(t, b.Addr(), 3)
-	l := &load{t: t, c: c, rng: rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))} //nolint:gosec // a random load
+	l := &load{t: t, c: c, rng: rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))}
 	for i := range 6 {
 		q := fmt.Sprint("queue-", i)
 		l.queues = append(l.queues, q)

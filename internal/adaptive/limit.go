@@ -33,14 +33,14 @@ type Limit struct {
 
 // New returns a limit that begins with the most. Both are from 1 to 1e9, and least <= most.
 func New(least, most uint64) *Limit {
-	l := &Limit{value: int64(most) * unit} //nolint:gosec // within the bounds
+	l := &Limit{value: int64(most) * unit}
 	l.Set(least, most)
 	return l
 }
 
 // Set changes the bounds. The limit stays where it is, or goes to the bound that it exceeds.
 func (l *Limit) Set(least, most uint64) {
-	l.least, l.most = int64(least)*unit, int64(most)*unit //nolint:gosec // within the bounds
+	l.least, l.most = int64(least)*unit, int64(most)*unit
 	l.value = min(max(l.value, l.least), l.most)
 }
 
@@ -62,8 +62,8 @@ func (l *Limit) Success(inUse int64) {
 		return
 	}
 	hi, lo := bits.Mul64(uint64(max(unit, l.most/rounds)), unit)
-	more, _ := bits.Div64(hi, lo, uint64(l.value))    //nolint:gosec // positive; value >= unit, so the quotient fits
-	l.value = min(whole(l.value+int64(more)), l.most) //nolint:gosec // at most l.most/20 or unit
+	more, _ := bits.Div64(hi, lo, uint64(l.value))
+	l.value = min(whole(l.value+int64(more)), l.most)
 }
 
 // whole returns the whole number that a value lacks less than rounded of, or the value.

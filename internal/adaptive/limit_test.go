@@ -156,7 +156,7 @@ func TestAWholeLimitIsWhole(t *testing.T) {
 			if short := math.Ceil(l.Value()) - l.Value(); short > 0 && short < 0.000019 {
 				t.Fatalf("the limit is %v", l.Value())
 			}
-			if l.Slots() < 1 || l.Slots() > int64(most) { //nolint:gosec // small
+			if l.Slots() < 1 || l.Slots() > int64(most) {
 				t.Fatalf("%d slots of %d", l.Slots(), most)
 			}
 		}

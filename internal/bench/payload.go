@@ -25,7 +25,7 @@ func NewNoise(size int) Noise {
 func (s Noise) Payload(n uint64, size int) []byte {
 	// Payloads of neighbouring messages must not overlap in the noise, or they compress.
 	at := n * 0x9E3779B97F4A7C15 >> (64 - noiseBits)
-	return s[at : at+uint64(size)] //nolint:gosec // a size is not negative
+	return s[at : at+uint64(size)]
 }
 
 // stampBytes is the size of the timestamp at the start of a payload.
@@ -33,10 +33,10 @@ const stampBytes = 8
 
 // stamp writes a timestamp into a payload.
 func stamp(payload []byte, at time.Duration) {
-	binary.BigEndian.PutUint64(payload, uint64(at)) //nolint:gosec // at is since the start, not negative
+	binary.BigEndian.PutUint64(payload, uint64(at))
 }
 
 // stamped returns the timestamp of a payload.
 func stamped(payload []byte) time.Duration {
-	return time.Duration(binary.BigEndian.Uint64(payload)) //nolint:gosec // what stamp wrote
+	return time.Duration(binary.BigEndian.Uint64(payload))
 }

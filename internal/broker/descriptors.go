@@ -52,7 +52,7 @@ func shareDescriptors(cfg *cli.Config, log zerolog.Logger) (storeFiles int, err 
 // numbers of clients and of store files, each at most what is wanted.
 func share(limit uint64, other, clientsWanted, storeWanted int) (clients, store int, err error) {
 	least := min(clientsWanted, clientsMin) + min(storeWanted, storeFilesMin) + other
-	if limit < uint64(least) { //nolint:gosec // positive
+	if limit < uint64(least) {
 		return 0, 0, fmt.Errorf("this process may open %d files, it needs at least %d: raise the limit with ulimit -n, or LimitNOFILE of the service", limit, least)
 	}
 	rest := int(min(limit, 1<<30)) - other

@@ -26,7 +26,7 @@ func freeBytes(path string) uint64 {
 func occupied(info fs.FileInfo) uint64 {
 	const block = 512
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(s.Blocks) * block //nolint:gosec // not negative
+		return uint64(s.Blocks) * block
 	}
-	return uint64(info.Size()) //nolint:gosec // not negative
+	return uint64(info.Size())
 }

@@ -96,7 +96,7 @@ func sum(names ...string) (n uint64) {
 func percentFor(alive, looked, grown, floor uint64) int {
 	const least = 4 << 20
 	garbage := max(floor, min(alive, 2*looked))
-	return int(max((grown+garbage)*100/max(alive, least), 5)) //nolint:gosec // at most the heap in units of 42 KiB
+	return int(max((grown+garbage)*100/max(alive, least), 5))
 }
 
 // startGarbage is how much memory a start may take before it returns what it does not need, in bytes.

@@ -29,7 +29,7 @@ func (l *logLevel) Run(e *zerolog.Event, level zerolog.Level, _ string) {
 }
 
 // Get returns the name of the level.
-func (l *logLevel) Get() string { return zerolog.Level(l.at.Load()).String() } //nolint:gosec // Set has put one there
+func (l *logLevel) Get() string { return zerolog.Level(l.at.Load()).String() }
 
 // Set changes the level. An unknown name changes nothing.
 func (l *logLevel) Set(name string) {

@@ -69,9 +69,9 @@ func watchMemory(ctx context.Context, configured int64) *memory {
 
 // measureMemory asks the runtime and the system.
 func measureMemory() memoryUse {
-	total, released := int64(sum("/memory/classes/total:bytes")), int64(sum("/memory/classes/heap/released:bytes"))        //nolint:gosec // sizes
-	objects, free := int64(sum("/memory/classes/heap/objects:bytes")), int64(sum("/memory/classes/heap/free:bytes"))       //nolint:gosec // sizes
-	use := memoryUse{live: int64(sum("/gc/heap/live:bytes")) + total - released - objects - free, taken: total - released} //nolint:gosec // sizes
+	total, released := int64(sum("/memory/classes/total:bytes")), int64(sum("/memory/classes/heap/released:bytes"))
+	objects, free := int64(sum("/memory/classes/heap/objects:bytes")), int64(sum("/memory/classes/heap/free:bytes"))
+	use := memoryUse{live: int64(sum("/gc/heap/live:bytes")) + total - released - objects - free, taken: total - released}
 	if p, err := proc.UseOf(os.Getpid()); err == nil {
 		use.anon = p.Anon
 	}

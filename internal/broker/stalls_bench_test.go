@@ -264,7 +264,7 @@ func (s *stalls) throttles() {
 		req.Key, req.Throttles = fmt.Sprintf("k%d", i), []string{name}
 	})
 	full := uint64(*stallLeases / 2)
-	s.hold("shared", int(full), time.Hour) //nolint:gosec // small
+	s.hold("shared", int(full), time.Hour)
 	set := func() {
 		s.do(func(tx *engine.Tx) error { return tx.SetThrottle(name, engine.ThrottleOptions{Concurrency: &full}) })
 	}
@@ -310,7 +310,7 @@ func (s *stalls) timers() {
 	s.measureAct("BLOCK of 10,000 clients ends", 0, func() {
 		tasks, left := make([]*engine.Task, 10_000), make(chan struct{}, 10_000)
 		for i := range tasks {
-			client := engine.NewClient(uint64(i+10), func() { left <- struct{}{} }) //nolint:gosec // small
+			client := engine.NewClient(uint64(i+10), func() { left <- struct{}{} })
 			tasks[i] = &engine.Task{Client: client, Call: lifecycleCall(func(tx *engine.Tx) error {
 				_, err := tx.Lease(&engine.LeaseRequest{Queues: []string{"q"}, Count: 1, Block: time.Second})
 				return err

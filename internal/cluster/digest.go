@@ -154,7 +154,7 @@ func hashFamily(h hash.Hash, family int, it storage.Iterator, stop func() bool) 
 			return 0, errors.New("the store was closed or reopened meanwhile")
 		}
 		key, value := it.Key(), it.Value()
-		binary.BigEndian.PutUint64(head[:], uint64(family)) //nolint:gosec // a few
+		binary.BigEndian.PutUint64(head[:], uint64(family))
 		binary.BigEndian.PutUint64(head[8:], uint64(len(key)))
 		binary.BigEndian.PutUint64(head[16:], uint64(len(value)))
 		for _, b := range [][]byte{head[:], key, value} {

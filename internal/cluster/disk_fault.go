@@ -58,9 +58,9 @@ type notedFiles struct {
 // note writes a record. A journal that cannot be written would make every verdict worthless.
 func (v *notedFiles) note(kind byte, number uint64, offset int64, name string, bytes []byte) {
 	r := binary.BigEndian.AppendUint64([]byte{kind}, number)
-	r = binary.BigEndian.AppendUint64(r, uint64(offset))     //nolint:gosec // an offset of a file
-	r = binary.BigEndian.AppendUint16(r, uint16(len(name)))  //nolint:gosec // of a file of the log
-	r = binary.BigEndian.AppendUint32(r, uint32(len(bytes))) //nolint:gosec // of an append
+	r = binary.BigEndian.AppendUint64(r, uint64(offset))
+	r = binary.BigEndian.AppendUint16(r, uint16(len(name)))
+	r = binary.BigEndian.AppendUint32(r, uint32(len(bytes)))
 	r = append(append(r, name...), bytes...)
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -18,7 +18,7 @@ func liveHeap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // memory
+	return int64(m.HeapAlloc)
 }
 
 // A batch of hundreds of parts is replicated as a whole, and while it is, the leader has it once and each

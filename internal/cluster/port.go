@@ -236,8 +236,8 @@ func (p *Port) welcome(raw net.Conn) (c net.Conn, kind byte, from greeting, err 
 	}
 	if err := p.judge(kind, &from); err != nil {
 		reason := []byte(err.Error())
-		reply := append(binary.BigEndian.AppendUint16([]byte{1}, uint16(len(reason))), reason...) //nolint:gosec // short
-		_, _ = c.Write(reply)                                                                     // the refusal stands either way
+		reply := append(binary.BigEndian.AppendUint16([]byte{1}, uint16(len(reason))), reason...)
+		_, _ = c.Write(reply) // the refusal stands either way
 		return nil, 0, from, err
 	}
 	_, err = c.Write([]byte{0})
@@ -317,7 +317,7 @@ func (p *Port) greet(c net.Conn, kind byte, addr string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.Write(append(binary.BigEndian.AppendUint16([]byte{kind}, uint16(len(body))), body...)); err != nil { //nolint:gosec // short
+	if _, err := c.Write(append(binary.BigEndian.AppendUint16([]byte{kind}, uint16(len(body))), body...)); err != nil {
 		return err
 	}
 	head := make([]byte, 3)

@@ -78,7 +78,7 @@ func askOn(c net.Conn, q question, body, buf []byte) ([]byte, error) {
 }
 
 func writeFrame(w io.Writer, kind byte, body []byte) error {
-	frame := append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body))), body...) //nolint:gosec // at most questionMax
+	frame := append(binary.BigEndian.AppendUint32([]byte{kind}, uint32(len(body))), body...)
 	_, err := w.Write(frame)
 	return err
 }
@@ -99,7 +99,7 @@ func readFrame(r io.Reader, buf []byte) (kind byte, body []byte, err error) {
 	if n > questionMax {
 		return 0, nil, fmt.Errorf("a question or an answer of %d bytes, more than %d", n, questionMax)
 	}
-	if uint32(cap(buf)) < n { //nolint:gosec // at most questionMax
+	if uint32(cap(buf)) < n {
 		buf = make([]byte, n)
 	}
 	_, err = io.ReadFull(r, buf[:n])

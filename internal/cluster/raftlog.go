@@ -211,8 +211,8 @@ func (l *raftLog) reopen() {
 // readable: an attempt without room would have to close it.
 func (l *raftLog) probe() error {
 	const name = "probe.tmp"
-	_ = os.Remove(filepath.Join(l.o.Dir, name))                               // left by a crash
-	f, err := l.o.Files.Create(l.o.Dir, name, uint64(l.o.SegmentBytes)+1<<20) //nolint:gosec // at most 64 MiB
+	_ = os.Remove(filepath.Join(l.o.Dir, name)) // left by a crash
+	f, err := l.o.Files.Create(l.o.Dir, name, uint64(l.o.SegmentBytes)+1<<20)
 	if err == nil {
 		_, err = f.WriteAt(make([]byte, 1<<20), 0)
 		err = errors.Join(err, f.Close())

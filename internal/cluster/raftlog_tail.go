@@ -73,7 +73,7 @@ func settleTail(files types.VFS, dir string, s *types.PersistentState) (changed 
 		return false, nil
 	}
 	now := time.Now()
-	tail.SealTime, tail.MaxIndex, tail.IndexStart = now, tail.BaseIndex+last.entries-1, uint64(last.index) //nolint:gosec // an offset
+	tail.SealTime, tail.MaxIndex, tail.IndexStart = now, tail.BaseIndex+last.entries-1, uint64(last.index)
 	s.Segments = append(s.Segments, types.SegmentInfo{
 		ID: s.NextSegmentID, BaseIndex: tail.MaxIndex + 1, MinIndex: tail.MaxIndex + 1, Codec: tail.Codec, CreateTime: now, SizeLimit: tail.SizeLimit,
 	})

@@ -154,7 +154,7 @@ func (in *Input) Natural(name string) *uint64 {
 	if !in.Has(name) {
 		return nil
 	}
-	n := uint64(in.Integer(name, 0)) //nolint:gosec // the Spec bounds it
+	n := uint64(in.Integer(name, 0))
 	return &n
 }
 

@@ -58,7 +58,7 @@ func (d *Directory[T]) Get(name string) *T {
 
 // first returns the slot at which a look-up begins, after the one that follows another.
 func first[T any](h uint64, slots []atomic.Pointer[T]) int {
-	return int(h / partsMax & uint64(len(slots)-1)) //nolint:gosec // below a length
+	return int(h / partsMax & uint64(len(slots)-1))
 }
 
 func after[T any](i int, slots []atomic.Pointer[T]) int { return (i + 1) & (len(slots) - 1) }

@@ -26,7 +26,7 @@ func appendPayload(b []byte, ev *engine.Event) []byte {
 	b = appendText(b, "event", ev.Kind.String())
 	b = appendNumber(b, "at", ev.Time.UnixMilli())
 	if ev.Kind == engine.EventLost {
-		b = appendNumber(b, "count", int64(ev.Count)) //nolint:gosec // a count
+		b = appendNumber(b, "count", int64(ev.Count))
 		return append(b, '}')
 	}
 	if ev.Kind&(engine.EventBudgetLow|engine.EventBudgetEmpty) != 0 {

@@ -169,7 +169,7 @@ func (h *Hub) Monitor(s *Subscriber) {
 	defer h.mu.Unlock()
 	if !s.left {
 		h.monitors[s] = struct{}{}
-		h.monitoring.Store(int32(len(h.monitors))) //nolint:gosec // at most as many as there are connections
+		h.monitoring.Store(int32(len(h.monitors)))
 	}
 }
 
@@ -220,7 +220,7 @@ func (h *Hub) end(s *Subscriber) {
 	delete(h.nodes, s)
 	h.want()
 	delete(h.monitors, s)
-	h.monitoring.Store(int32(len(h.monitors))) //nolint:gosec // at most as many as there are connections
+	h.monitoring.Store(int32(len(h.monitors)))
 }
 
 // count takes note that a topic has its first subscriber (1), or none any more (-1).

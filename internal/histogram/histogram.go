@@ -58,7 +58,7 @@ func slot(d time.Duration) int {
 	_, above2 := bits.Sub64(bound2, ns, 0)
 	_, above3 := bits.Sub64(bound3, ns, 0)
 	_, above4 := bits.Sub64(bound4, ns, 0)
-	i := 1 + perPower*(n-bits1) + int(above1+above2+above3+above4) //nolint:gosec // at most 4
+	i := 1 + perPower*(n-bits1) + int(above1+above2+above3+above4)
 	return min(max(i-First+1, 0), counters-1)
 }
 

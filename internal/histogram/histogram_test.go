@@ -114,7 +114,7 @@ func TestClassicBoundsCountWhatIsWithinThem(t *testing.T) {
 		h.Observe(time.Duration(b*1e9) + 1)
 	}
 	for i, n := range h.Classic() {
-		if want := uint64(2*i + 1); n != want { //nolint:gosec // small
+		if want := uint64(2*i + 1); n != want {
 			t.Errorf("%d are within %v s, want %d", n, bounds[i], want)
 		}
 	}

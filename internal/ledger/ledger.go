@@ -65,7 +65,7 @@ func (d Days) Kept(now int64, keep int) Days {
 	least := int64(storage.LedgerDay(now)) - int64(keep)
 	if first := int64(d.First); !d.Empty() && first < least {
 		first = min(least, int64(d.End))
-		return Days{uint32(first), d.End} //nolint:gosec // between the two
+		return Days{uint32(first), d.End}
 	}
 	return d
 }

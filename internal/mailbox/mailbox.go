@@ -30,7 +30,7 @@ func (b *Box[T]) Put(items []T) {
 	}
 	b.mu.Lock()
 	if room := b.most - len(b.items); b.most > 0 && len(items) > room {
-		excess := uint64(len(items) - room) //nolint:gosec // positive
+		excess := uint64(len(items) - room)
 		b.dropped, b.all = b.dropped+excess, b.all+excess
 		items = items[:room]
 	}

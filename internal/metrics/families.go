@@ -130,14 +130,14 @@ func addNative(d *dto.Histogram, h *histogram.Histogram) {
 			if last == nil {
 				offset = i
 			}
-			last = &dto.BucketSpan{Offset: new(int32(offset)), Length: new(uint32(0))} //nolint:gosec // some hundreds at most
+			last = &dto.BucketSpan{Offset: new(int32(offset)), Length: new(uint32(0))}
 			d.PositiveSpan = append(d.PositiveSpan, last)
 			next = i
 		}
 		for next < i {
 			put(0)
 		}
-		put(int64(n)) //nolint:gosec // a count of events does not get there
+		put(int64(n))
 	}
 	if last == nil { // an empty span says that this is a native histogram
 		d.PositiveSpan = []*dto.BucketSpan{{Offset: new(int32(0)), Length: new(uint32(0))}}

@@ -90,7 +90,7 @@ func decode(h *dto.Histogram) map[int]uint64 {
 			n += h.GetPositiveDelta()[next]
 			next++
 			if n > 0 {
-				buckets[int(at)] = uint64(n) //nolint:gosec // positive
+				buckets[int(at)] = uint64(n)
 			}
 			at++
 		}

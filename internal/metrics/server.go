@@ -120,6 +120,6 @@ func (c *storeCounters) write(f *families, read func() (Store, bool)) {
 		return
 	}
 	s.CacheHits, s.CacheMisses = c.hits.see(s.CacheHits), c.misses.see(s.CacheMisses)
-	s.Stalled = time.Duration(c.stalled.see(uint64(max(s.Stalled, 0)))) //nolint:gosec // a sum of durations
+	s.Stalled = time.Duration(c.stalled.see(uint64(max(s.Stalled, 0))))
 	s.write(f)
 }

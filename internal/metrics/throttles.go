@@ -30,7 +30,7 @@ func (t *throttleSample) write(f *families) {
 	f.number(throttleWaiting, t.Waiting, l)
 	f.count(throttlePassed, t.passed, l)
 	f.count(throttleRefused, t.refused, l)
-	f.value(throttleWaited, time.Duration(t.waited).Seconds(), l) //nolint:gosec // a sum of durations
+	f.value(throttleWaited, time.Duration(t.waited).Seconds(), l)
 	if t.Min > 0 {
 		f.value(throttleAdaptive, t.Limit, l)
 		f.count(throttleCuts, t.cuts, l)
@@ -44,7 +44,7 @@ type budgetSample struct {
 }
 
 func (p *place) seeBudget(i *engine.BudgetInfo) budgetSample {
-	return budgetSample{BudgetInfo: *i, credited: p.counters[0].see(uint64(i.Credited)), spent: p.counters[1].see(uint64(i.Spent))} //nolint:gosec // not negative
+	return budgetSample{BudgetInfo: *i, credited: p.counters[0].see(uint64(i.Credited)), spent: p.counters[1].see(uint64(i.Spent))}
 }
 
 // write writes the series of a budget.

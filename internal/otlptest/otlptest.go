@@ -129,7 +129,7 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func received(s *trace.Span) Span {
-	at := func(nanos uint64) time.Time { return time.Unix(0, int64(nanos)) } //nolint:gosec // of this century
+	at := func(nanos uint64) time.Time { return time.Unix(0, int64(nanos)) }
 	out := Span{
 		Name: s.GetName(), Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
 		Server: s.GetKind() == trace.Span_SPAN_KIND_SERVER, Began: at(s.GetStartTimeUnixNano()), Ended: at(s.GetEndTimeUnixNano()),

@@ -106,7 +106,7 @@ func Rows() [count]Row {
 
 // Allows reports whether the setting may have a value.
 func (r *Row) Allows(n uint64) bool {
-	return n == 0 && r.Configured || n >= uint64(r.Min) && n <= uint64(r.Max) //nolint:gosec // not negative
+	return n == 0 && r.Configured || n >= uint64(r.Min) && n <= uint64(r.Max)
 }
 
 // Least returns the lowest value that the setting may have.
@@ -178,12 +178,12 @@ func ByRecord() []Setting {
 
 // Duration returns a setting in milliseconds as a duration.
 func (v *Values) Duration(s Setting) time.Duration {
-	return time.Duration(v[s]) * time.Millisecond //nolint:gosec // at most MillisMax
+	return time.Duration(v[s]) * time.Millisecond
 }
 
 // SetDuration sets a setting in milliseconds, to a duration that is not negative.
 func (v *Values) SetDuration(s Setting, d time.Duration) {
-	v[s] = uint64(d.Milliseconds()) //nolint:gosec // not negative
+	v[s] = uint64(d.Milliseconds())
 }
 
 // Inherited returns the settings of a dead-letter queue that is created automatically for

@@ -62,7 +62,7 @@ func (c *streamConn) RemoteAddr() net.Addr { return c.client }
 func preface(client string) []byte {
 	client = client[:min(len(client), addressMax)]
 	b := []byte{prefaceVersion}
-	b = binary.BigEndian.AppendUint16(b, uint16(len(client))) //nolint:gosec // bounded
+	b = binary.BigEndian.AppendUint16(b, uint16(len(client)))
 	return append(b, client...)
 }
 

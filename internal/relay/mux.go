@@ -144,7 +144,7 @@ func (s *session) send(kind byte, st *stream, number int, data []byte) error {
 	}
 	s.out = append(s.out, kind)
 	s.out = binary.BigEndian.AppendUint32(s.out, id)
-	s.out = binary.BigEndian.AppendUint32(s.out, uint32(number)) //nolint:gosec // at most windowMax
+	s.out = binary.BigEndian.AppendUint32(s.out, uint32(number))
 	s.out = append(s.out, data...)
 	return nil
 }

@@ -95,7 +95,7 @@ func TestStreamsCarryTheirBytesBothWays(t *testing.T) {
 				}
 				wg.Go(func() {
 					for rest := want; len(rest) > 0; {
-						n := min(len(rest), 1+rand.New(rand.NewPCG(i, uint64(len(rest)))).IntN(100_000)) //nolint:gosec // a length
+						n := min(len(rest), 1+rand.New(rand.NewPCG(i, uint64(len(rest)))).IntN(100_000))
 						if _, err := way[0].Write(rest[:n]); err != nil {
 							t.Error(err)
 							return

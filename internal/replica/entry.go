@@ -103,7 +103,7 @@ func divide(of Entry, batch []byte, partBytes int) (iter.Seq[[]byte], error) {
 	return func(yield func([]byte) bool) {
 		for n := range parts {
 			e := of
-			e.Part, e.Parts, e.Bytes = uint32(n), uint32(parts), batch[n*partBytes:min((n+1)*partBytes, len(batch))] //nolint:gosec // at most PartsMax
+			e.Part, e.Parts, e.Bytes = uint32(n), uint32(parts), batch[n*partBytes:min((n+1)*partBytes, len(batch))]
 			if !yield(e.Append(make([]byte, 0, headerBytes+len(e.Bytes)))) {
 				return
 			}

@@ -136,7 +136,7 @@ func (t *Table) NewPair(key string, rec *storage.Signal) *Pair {
 	p.stored = true
 	st := decay.State{At: rec.At, All: rec.All}
 	for i, w := range rec.Windows {
-		st.By[i] = decay.Stored{Length: time.Duration(w.LengthMs) * time.Millisecond, Sum: w.Sum} //nolint:gosec // compared only
+		st.By[i] = decay.Stored{Length: time.Duration(w.LengthMs) * time.Millisecond, Sum: w.Sum}
 	}
 	p.sum.Restore(t.windows, &st)
 	return p
@@ -234,7 +234,7 @@ func (t *Table) Record(p *Pair) storage.Signal {
 	st := p.sum.State(t.windows)
 	rec := storage.Signal{At: st.At, All: st.All}
 	for i, w := range st.By {
-		rec.Windows[i] = storage.SignalWindow{LengthMs: uint64(w.Length.Milliseconds()), Sum: w.Sum} //nolint:gosec // a length
+		rec.Windows[i] = storage.SignalWindow{LengthMs: uint64(w.Length.Milliseconds()), Sum: w.Sum}
 	}
 	return rec
 }

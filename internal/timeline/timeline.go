@@ -20,7 +20,7 @@ const (
 )
 
 // StepAt returns the step of a time in Unix nanoseconds.
-func StepAt(nanos int64) uint32 { return uint32(nanos / int64(Length)) } //nolint:gosec // until the year 3330
+func StepAt(nanos int64) uint32 { return uint32(nanos / int64(Length)) }
 
 // Begin returns the beginning of a step in Unix nanoseconds.
 func Begin(step uint32) int64 { return int64(step) * int64(Length) }
@@ -58,7 +58,7 @@ type values [9]uint32
 
 func (n *Numbers) values() (v values) {
 	for i, events := range [5]uint64{n.Enqueued, n.Delivered, n.Acked, n.Nacked, n.Expired} {
-		v[i] = uint32(events) //nolint:gosec // modulo 2^32 is what is meant
+		v[i] = uint32(events)
 	}
 	for i, messages := range [4]int64{n.Ready, n.Delayed, n.Leased, n.Dead} {
 		v[5+i] = uint32(min(max(messages, 0), math.MaxUint32))
@@ -70,7 +70,7 @@ func (n *Numbers) values() (v values) {
 // have happened since.
 func (v *values) numbers(n Numbers) Numbers {
 	for i, events := range []*uint64{&n.Enqueued, &n.Delivered, &n.Acked, &n.Nacked, &n.Expired} {
-		*events -= uint64(uint32(*events) - v[i]) //nolint:gosec // modulo 2^32 is what is meant
+		*events -= uint64(uint32(*events) - v[i])
 	}
 	n.Ready, n.Delayed, n.Leased, n.Dead = int64(v[5]), int64(v[6]), int64(v[7]), int64(v[8])
 	return n

@@ -93,7 +93,7 @@ func (o *otlp) send(s *span) {
 	n := int64(s.count())
 	if o.room.Add(-n) < 0 {
 		o.room.Add(n)
-		o.n.dropped.Add(uint64(n)) //nolint:gosec // not negative
+		o.n.dropped.Add(uint64(n))
 		return
 	}
 	o.queue <- s

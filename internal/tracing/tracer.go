@@ -155,7 +155,7 @@ func (t *Tracer) Leased(d *engine.Delivery, consumer string) {
 			num(attrPriority, int64(d.Priority())), num(attrAttempt, int64(d.Attempt)), num(attrDelivered, int64(d.Deliveries))),
 	}
 	lost := t.live.put(receipt{d.Receipt.ID, d.Receipt.Fence}, known, now)
-	t.n.dropped.Add(spansOfDelivery * uint64(lost)) //nolint:gosec // not negative
+	t.n.dropped.Add(spansOfDelivery * uint64(lost))
 }
 
 // spansOfDelivery is how many spans a delivery has: deliver, wait and lease.

@@ -103,7 +103,7 @@ func makeLog(t *testing.T, chance *rand.Rand, spares, large int) openedLog {
 // opens, with a beginning of the batches that has all that were synced.
 func TestALogOpensAfterAnyLossOfPower(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano()) //nolint:gosec // any number
+	seed := uint64(time.Now().UnixNano())
 	chance := rand.New(rand.NewPCG(seed, 0))
 	if !tuning.Enabled || strings.HasPrefix(Version(), "6.") {
 		t.Skip("a log grows as it is written, and batches do not say what was synced")

@@ -80,7 +80,7 @@ func boundByDisk(path string, bytes int64) int64 {
 	if unix.Statfs(path, &fs) != nil {
 		return 0
 	}
-	return min(bytes, int64(fs.Blocks)*fs.Bsize/shareOfDisk) //nolint:gosec // of a disk
+	return min(bytes, int64(fs.Blocks)*fs.Bsize/shareOfDisk)
 }
 
 // allocate creates a file of allocated but unwritten blocks.
@@ -121,7 +121,7 @@ func freeSpace(path string) int64 {
 	if unix.Statfs(path, &fs) != nil {
 		return 0
 	}
-	return int64(fs.Bavail) * fs.Bsize //nolint:gosec // of a disk
+	return int64(fs.Bavail) * fs.Bsize
 }
 
 // opening is the result of an open: a database and its state.
@@ -299,7 +299,7 @@ func (s *Store) inMemory() int64 {
 		return 0
 	}
 	defer s.release()
-	return int64(d.inMemtables()) //nolint:gosec // bytes in memory
+	return int64(d.inMemtables())
 }
 
 // recordFreed records that a batch has deleted something from a full store, and removes tables in a

@@ -222,7 +222,7 @@ func (i *Inspection) listTables() error {
 		for _, n := range slices.Sorted(maps.Keys(f.Tables)) {
 			t := f.Tables[n]
 			i.Tables = append(i.Tables, Table{
-				File: files.TableName(n), Family: f.Name, Bytes: int64(t.Size), First: t.First, Last: t.Last, //nolint:gosec // of a file
+				File: files.TableName(n), Family: f.Name, Bytes: int64(t.Size), First: t.First, Last: t.Last,
 			})
 		}
 	}

@@ -62,7 +62,7 @@ func TestLanesAreInOrder(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			rng := rand.New(rand.NewPCG(uint64(keys), 1)) //nolint:gosec // a seed
+			rng := rand.New(rand.NewPCG(uint64(keys), 1))
 			want := map[string]bool{}
 			var live [][]byte
 			var batch storage.Batch
@@ -75,7 +75,7 @@ func TestLanesAreInOrder(t *testing.T) {
 				}
 				binary.BigEndian.PutUint64(id[:], at)
 				binary.BigEndian.PutUint64(id[8:], n)
-				key := storage.AppendMessageKey(nil, 1+uint32(n%2), fmt.Sprintf("key-%d", rng.IntN(keys)), uint8(rng.IntN(3)), id) //nolint:gosec // small
+				key := storage.AppendMessageKey(nil, 1+uint32(n%2), fmt.Sprintf("key-%d", rng.IntN(keys)), uint8(rng.IntN(3)), id)
 				batch.Put(storage.Messages, key, value)
 				want[string(key)] = true
 				live = append(live, key)
@@ -292,9 +292,9 @@ func TestReadingWithinAKey(t *testing.T) {
 				continue
 			}
 			var id storage.ID
-			binary.BigEndian.PutUint64(id[:], uint64(n)-min(uint64(n), uint64(rng.IntN(4)/3*rng.IntN(50)))) //nolint:gosec // some come late
+			binary.BigEndian.PutUint64(id[:], uint64(n)-min(uint64(n), uint64(rng.IntN(4)/3*rng.IntN(50))))
 			binary.BigEndian.PutUint64(id[8:], rng.Uint64())
-			key := string(storage.AppendMessageKey(nil, 1, name(k), uint8(rng.IntN(2)), id)) //nolint:gosec // small
+			key := string(storage.AppendMessageKey(nil, 1, name(k), uint8(rng.IntN(2)), id))
 			live[k][key] = fmt.Sprintf("%800d", n)
 			batch.Put(storage.Messages, []byte(key), []byte(live[k][key]))
 		}

@@ -14,7 +14,7 @@ import (
 
 func largeKey(n int) []byte {
 	var id storage.ID
-	binary.BigEndian.PutUint64(id[:], uint64(n)) //nolint:gosec // not negative
+	binary.BigEndian.PutUint64(id[:], uint64(n))
 	return storage.AppendMessageKey(nil, 1, string(rune('a'+n%3)), 0, id)
 }
 

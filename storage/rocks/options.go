@@ -99,7 +99,7 @@ func profileOf(o Options) (profile, error) {
 		p.openFiles = min(p.openFiles, o.OpenFiles)
 	}
 	p.spares = min(p.merge, sparesMost)
-	p.large = 2 * uint64(p.merge) * p.memtable //nolint:gosec // a constant
+	p.large = 2 * uint64(p.merge) * p.memtable
 	return p, nil
 }
 

@@ -114,7 +114,7 @@ func (s *Store) shortenLogs(d *database) {
 	for _, size := range sizesOfLogs(s.path) {
 		total += size
 	}
-	inMemory := int64(d.inMemtables()) //nolint:gosec // bytes in memory
+	inMemory := int64(d.inMemtables())
 	if total < reclaimLogs || freeSpace(s.path) < 4*inMemory {
 		return
 	}

@@ -313,10 +313,10 @@ func (s *salvage) report() {
 	}
 	for _, l := range s.losses {
 		may := min(l.most, l.messages)
-		s.done.MayReturn += int64(may) //nolint:gosec // messages that were found
+		s.done.MayReturn += int64(may)
 		s.note("%s: %s; up to %d deleted messages may return", l.file, l.what, may)
 	}
-	s.done.MayReturn = min(s.done.MayReturn, int64(s.found)) //nolint:gosec // a count
+	s.done.MayReturn = min(s.done.MayReturn, int64(s.found))
 }
 
 // reportTable notes what is missing of a table.
@@ -338,7 +338,7 @@ func (s *salvage) reportTable(t *tableSource) {
 	}
 	missing := t.missingDeletions()
 	may := min(missing, t.messages)
-	s.done.MayReturn += int64(may) //nolint:gosec // messages that were found
+	s.done.MayReturn += int64(may)
 	s.note("%s (%s): %s deletions could not be read; up to %d deleted messages may return", t.name, t.family, atMost(missing), may)
 }
 

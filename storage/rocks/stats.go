@@ -64,7 +64,7 @@ func logBytes(path string) (n uint64) {
 			continue
 		}
 		if info, err := file.Info(); err == nil {
-			n += uint64(info.Size()) //nolint:gosec // not negative
+			n += uint64(info.Size())
 		}
 	}
 	return n

@@ -251,7 +251,7 @@ func (s *Store) probe() error {
 	d, err := s.acquire()
 	switch {
 	case err == nil:
-		size += int64(d.inMemtables()) //nolint:gosec // bytes in memory
+		size += int64(d.inMemtables())
 		s.release()
 	case errors.Is(err, errClosed):
 		return err

@@ -189,7 +189,7 @@ func (s *survey) checkTables() {
 				what = fmt.Sprintf("missing, or %s, which lists it, is truncated", s.name)
 			case err != nil:
 				what = reason(err).Error()
-			case uint64(info.Size()) != t.Size: //nolint:gosec // of a file
+			case uint64(info.Size()) != t.Size:
 				what = fmt.Sprintf("size is %d bytes instead of %d", info.Size(), t.Size)
 			}
 			if err == nil && what == "" {

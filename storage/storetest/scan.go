@@ -189,7 +189,7 @@ func rangesOfKeys(t *testing.T, s *subject) {
 		if key%5 == 4 {
 			name = strings.Repeat("k", key)
 		}
-		return storage.AppendMessageKey(nil, uint32(key%3), name, uint8(n%3), storage.ID{0: uint8(n / 3)}) //nolint:gosec // small
+		return storage.AppendMessageKey(nil, uint32(key%3), name, uint8(n%3), storage.ID{0: uint8(n / 3)})
 	}
 	for _, family := range []storage.Family{storage.Messages, storage.Attempts} {
 		for round := range 3 {

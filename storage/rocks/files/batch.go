@@ -25,7 +25,7 @@ func (b *Batch) Synced(log uint64) int64 {
 	case !b.marked:
 		return b.At
 	case b.log == log:
-		return int64(b.from) //nolint:gosec // it is compared with offsets
+		return int64(b.from)
 	}
 	return 0 // the mark is about the log before
 }

@@ -38,7 +38,7 @@ func (r *Reader) sound(b []byte) bool {
 // mixed in separately.
 func xxh(b []byte, last byte) uint32 {
 	const mix = 0x6b9083d9
-	return uint32(xxh3.Hash(b)) ^ uint32(last)*mix //nolint:gosec // the lower half is meant
+	return uint32(xxh3.Hash(b)) ^ uint32(last)*mix
 }
 
 // decompress returns the contents of a block. Compressed contents begin with their size
@@ -340,7 +340,7 @@ func indexEntry(p, before []byte, last *handle) (e blockEntry, rest []byte, ok b
 	}
 	p = p[used:]
 	own, used := binary.Uvarint(p)
-	if used <= 0 || own > uint64(len(p)-used) { //nolint:gosec // used is at most len(p)
+	if used <= 0 || own > uint64(len(p)-used) {
 		return e, nil, false
 	}
 	p = p[used:]
@@ -357,7 +357,7 @@ func indexEntry(p, before []byte, last *handle) (e blockEntry, rest []byte, ok b
 			return e, nil, false
 		}
 		h.offset = last.offset + last.size + trailerBytes
-		h.size, rest = last.size+uint64(delta), p[used:] //nolint:gosec // a difference may be negative
+		h.size, rest = last.size+uint64(delta), p[used:]
 	}
 	*last = h
 	e.value = binary.AppendUvarint(binary.AppendUvarint(nil, h.offset), h.size)

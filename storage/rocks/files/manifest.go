@@ -208,7 +208,7 @@ func (e *edit) field(tag uint64) {
 	case tagNextFile, tagPrevLog, tagAtomicGroup:
 		e.number()
 	case tagMaxFamily:
-		e.MaxFamily = max(e.MaxFamily, uint32(e.number())) //nolint:gosec // RocksDB's are of 32 bits
+		e.MaxFamily = max(e.MaxFamily, uint32(e.number()))
 	case tagLastSequence:
 		e.LastSequence = max(e.LastSequence, e.number())
 	case tagMinLog:
@@ -222,7 +222,7 @@ func (e *edit) field(tag uint64) {
 	case tagNewFile4:
 		e.table()
 	case tagFamily:
-		e.family = uint32(e.number()) //nolint:gosec // RocksDB's are of 32 bits
+		e.family = uint32(e.number())
 	case tagFamilyAdd:
 		e.create, e.name = true, string(e.bytes())
 	case tagFamilyDrop:

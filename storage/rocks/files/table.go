@@ -202,7 +202,7 @@ func (r *Reader) readIndex(at handle) error {
 	}
 	for _, e := range entries {
 		h, _, ok := parseHandle(e.value)
-		if !ok || h.offset+h.size > uint64(r.size) { //nolint:gosec // of a file
+		if !ok || h.offset+h.size > uint64(r.size) {
 			return errors.New("invalid index")
 		}
 		r.blocks = append(r.blocks, h)
@@ -225,11 +225,11 @@ func (r *Reader) readAt(b []byte, at int64) error {
 
 // block reads, verifies and decompresses one block.
 func (r *Reader) block(h handle) ([]byte, error) {
-	if h.size > blockBytesMax || h.offset > uint64(r.size) { //nolint:gosec // of a file
+	if h.size > blockBytesMax || h.offset > uint64(r.size) {
 		return nil, errors.New("block too large")
 	}
 	b := make([]byte, h.size+trailerBytes)
-	if err := r.readAt(b, int64(h.offset)); err != nil { //nolint:gosec // is within the file
+	if err := r.readAt(b, int64(h.offset)); err != nil {
 		return nil, err
 	}
 	if !r.sound(b) {
@@ -269,7 +269,7 @@ type Walker struct {
 
 // Place returns the byte range of the block that Next returned last.
 func (w *Walker) Place() (from, to int64) {
-	return int64(w.place.offset), int64(w.place.offset + w.place.size + trailerBytes) //nolint:gosec // within a file
+	return int64(w.place.offset), int64(w.place.offset + w.place.size + trailerBytes)
 }
 
 // Blocks returns a Walker before the first block.
