@@ -292,8 +292,8 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	}
 	for k := range q.roster.all() {
 		h := k.head()
-		told := k.state == h.state && k.set == h.set && k.hasSet == (h.set != nil)
-		if !told || h.state == headReady && (k.placedCost != h.cost || k.placedWeight != h.weight) {
+		known := k.state == h.state && k.set == h.set && k.hasSet == (h.set != nil)
+		if !known || h.state == headReady && (k.placedCost != h.cost || k.placedWeight != h.weight) {
 			bad(36, "key %q of %q: %+v stands at its head, the order of delivery knows %+v, cost %d and weight %d", k.name, q.name, h, k.state, k.placedCost, k.placedWeight)
 		}
 	}

@@ -274,7 +274,7 @@ func (n *Node) start(id *identity) error {
 	return nil
 }
 
-// noElection is a time after which a node that hears of no leader would stand for election: never.
+// noElection is a time after which a node without a leader would stand for election: never.
 const noElection = 10 * 365 * 24 * time.Hour
 
 // wasAdmitted reports whether the log of this node has the entry that has made it a member, so that it may stand for
