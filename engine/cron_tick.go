@@ -164,7 +164,7 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 	j.req = Enqueue{
 		Queue: j.set.Queue, Key: j.set.Key, Weight: m.Weight, Cost: m.Cost, Throttles: m.Throttles, Headers: m.Headers, Payload: m.Payload,
 		Priority: priorityOf(&j.set), Delay: time.Duration(j.set.DelayMs) * time.Millisecond,
-		TTL:     time.Duration(j.set.TTLMs) * time.Millisecond, //nolint:gosec // at most durationMax
+		TTL:     time.Duration(j.set.TTLMs) * time.Millisecond,
 		Budgets: j.set.Budgets, Charge: chargeOf(&j.set), Unique: j.set.Unique, lenient: true,
 	}
 	now := func() int64 { return r.now }
