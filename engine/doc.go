@@ -65,7 +65,7 @@
 //  3. The number of leased messages of a queue is the sum over its keys.
 //  4. A total counts the ready, leased and delayed messages, each of them once.
 //  5. After a turn, no consumer waits for a queue with a message in memory that all of its
-//     throttles admit, unless a key that comes first is being read from disk.
+//     throttles admit, or with an open class, unless a key that comes first is being read from disk.
 //  6. The messages in head caches are counted. Those of a purged queue (removal.go) count
 //     until they are reclaimed.
 //  7. The bytes of bodies in memory are counted, by the same rule.

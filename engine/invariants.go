@@ -300,6 +300,9 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	if !q.hasDemand() || q.offered || c.throttles.behind(c) || c.health.failed != nil {
 		return
 	}
+	if s.loaded() {
+		bad(5, "queue %q: %d consumers wait, and a class is open that none of them has asked for", q.name, q.waiters.n)
+	}
 	for k := range q.roster.all() {
 		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && c.covered(m) && !c.waitsForRead(k) {
 			bad(5, "queue %q: key %q can deliver and %d consumers wait (class state %d, claim %d)", q.name, k.name, q.waiters.n, k.class.state, k.class.claim)

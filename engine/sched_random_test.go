@@ -333,6 +333,22 @@ func TestAClaimAtThrottlesWithRateAndConcurrencyIsServed(t *testing.T) {
 	}
 }
 
+// A lease of several queues that is served for one of them may take the turn of another: those that wait for that one
+// are asked, too, else its class stays open, stands in no line, and gets no room that appears later.
+func TestWhoWaitsIsAskedWhenALeaseOfManyQueuesTakesATurn(t *testing.T) {
+	u := newSetUp(825)
+	u.relaxed = true
+	u.run(setUpSeconds*time.Second, func() bool {
+		if err := u.step.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return u.enough()
+	})
+	if u.broken > 0 {
+		t.Errorf("%d times a message waited that could go; first %s", u.broken, u.reds[0])
+	}
+}
+
 // enough reports whether the set-up has delivered enough messages to be judged.
 func (u *setUp) enough() bool { return u.deliveries >= setUpDeliveries*max(int(u.quantum)/20, 1) }
 

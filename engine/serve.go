@@ -187,6 +187,7 @@ func (c *core) more(q *queue, served bool) bool {
 	}
 	if g.turn == q {
 		g.turn = nil
+		c.offer(q) // the lease may be served for another of its queues, and others wait for this one
 	}
 	return g.turn == nil
 }
