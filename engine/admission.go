@@ -340,8 +340,7 @@ func (c *core) dropClass(cl *class) {
 		cl.flows[i].countKeys(-int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
-		cl.countWaiting(c.now, -int64(cl.keys))
-		e.waiting.remove(cl)
+		c.leaveLine(cl)
 	} else if e != nil {
 		e.eligible--
 	}

@@ -40,6 +40,31 @@ func (w *world) sound() {
 	}
 }
 
+// What throttles have refused a key, and how long it has waited for them, outlives a purge, also while its class waits.
+func TestAPurgeKeepsWhatThrottlesHaveDoneToAKey(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(1))})
+	put := func(key string) { w.send(Enqueue{Queue: "q", Key: key, Throttles: []string{"t"}}) }
+	put("a")
+	put("a")
+	w.lease("q", 1)
+	w.lease("q", 1) // is refused: the class waits
+	w.Advance(10 * time.Second)
+	put("b") // joins the class while it waits
+	w.Advance(time.Second)
+	if a, b := w.key("q", "a"), w.key("q", "b"); a.Refused != 1 || a.Waited != 11*time.Second || b.Refused != 0 || b.Waited != time.Second {
+		t.Fatalf("a was refused %d times and waited %v, b %d and %v", a.Refused, a.Waited, b.Refused, b.Waited)
+	}
+	w.Do(purgeOf("q"))
+	put("a")
+	put("b")
+	if a, b := w.key("q", "a"), w.key("q", "b"); a.Refused != 1 || a.Waited != 11*time.Second || b.Refused != 0 || b.Waited != 0 {
+		t.Errorf("after a purge a was refused %d times and waited %v, b, of which nothing is kept, %d and %v", a.Refused, a.Waited, b.Refused, b.Waited)
+	}
+	w.sound()
+}
+
 // A million keys in one turn would stall all clients for a third of a second.
 func TestAPurgeReclaimsKeysInPortions(t *testing.T) {
 	const keys = 5 * reclaimMax

@@ -178,7 +178,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 		}
 		part := *req
 		part.Count = min(size, req.Count-len(p.got))
-		ds := c.deliver(c.existingQueues(req.Queues), &part, true)
+		ds := c.deliver(c.existingQueues(req.Queues), &part, true) // ends where the turn is another queue's
 		p.got = append(p.got, ds...)
 		if len(ds) < part.Count {
 			break

@@ -370,8 +370,8 @@ func (c *core) reclaimSome(r *detachedQueue) {
 			return
 		}
 		c.detached.reclaimed += 1 + len(k.window)
+		k.stats = k.tally(c.now) // of its class, which reclaimKey lets go
 		c.reclaimKey(k)
-		k.stats, k.class = k.tally(c.now), nil
 		r.keepStats(k)
 	}
 }
@@ -407,7 +407,7 @@ func (c *core) reclaimKey(k *fairKey) {
 		c.forget(m)
 	}
 	k.window = nil
-	k.class, k.prev, k.next = nil, nil, nil // one referenced key must not keep all others in memory
+	k.class, k.prev, k.next, k.set = nil, nil, nil, nil // one referenced key must not keep all others in memory
 }
 
 // The leases of a purged queue stay in the lease table, invalid. The table has no index by
