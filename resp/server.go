@@ -114,7 +114,9 @@ func (s *Server) ServeLocal(nc net.Conn, user string) {
 func (s *Server) ServeRelayed(nc net.Conn) {
 	c := s.admit(nc)
 	if c == nil {
-		s.reject(nc)
+		s.refuse(nc)
+		endRelayed(nc)
+		_ = nc.Close() // nothing was written, or the refusal
 		return
 	}
 	c.relayed = true
@@ -182,17 +184,22 @@ func (s *Server) register(nc net.Conn) *Conn {
 	return c
 }
 
-// reject sends Redis' error for too many clients, best effort, as Redis does; not with
-// TLS, before the handshake.
+// reject closes a connection that is not admitted, with a word.
 func (s *Server) reject(nc net.Conn) {
-	if !s.isStopping() {
-		s.stats.rejected.Add(1)
-		if _, ok := nc.(*tls.Conn); !ok && nc.SetWriteDeadline(time.Now().Add(rejectTime)) == nil {
-			_, _ = nc.Write([]byte(tooManyClients))
-		}
+	s.refuse(nc)
+	_ = nc.Close() // nothing was written, or the refusal
+}
+
+// refuse sends Redis' error for too many clients, best effort, as Redis does; not with
+// TLS, before the handshake.
+func (s *Server) refuse(nc net.Conn) {
+	if s.isStopping() {
+		return
 	}
-	endRelayed(nc)
-	_ = nc.Close() // nothing was written
+	s.stats.rejected.Add(1)
+	if _, ok := nc.(*tls.Conn); !ok && nc.SetWriteDeadline(time.Now().Add(rejectTime)) == nil {
+		_, _ = nc.Write([]byte(tooManyClients))
+	}
 }
 
 // endRelayed tells another node, before a connection of it is closed, that what was read of it is answered. What it has
