@@ -277,7 +277,6 @@ func TestABatchTakesEffectOnlyWhenItIsOnTheLeadersDisk(t *testing.T) {
 func TestALeaderWhoseLogIsFullStepsDownAndCatchesUp(t *testing.T) {
 	for after := range 4 {
 		c := newTrial(t, "a", "b", "c")
-		c.election = 5 * testElection // long enough for a leader to stay one on a busy machine
 		var done atomic.Int64
 		var quiet atomic.Bool
 		c.work = writer(1000, &done, &quiet)

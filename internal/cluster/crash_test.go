@@ -213,7 +213,7 @@ func TestAnEmptyDiskOfTheNodeThatFormedTheClusterDoesNotLeadAlone(t *testing.T) 
 		if s := c.nodes["a"].node.Status(); s.State == "leader" {
 			t.Fatalf("it leads alone: %+v", s)
 		}
-		return time.Since(began) > 10*testElection
+		return time.Since(began) > 4*testElection
 	})
 	c.net.isolate("a", false)
 	c.formed()

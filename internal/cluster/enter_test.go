@@ -382,7 +382,6 @@ func TestANodeThatHasMovedIsFound(t *testing.T) {
 // wherever it says it is, as long as the node itself is there.
 func TestACopyOfANodeIsRefused(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
-	c.election = 10 * testElection // one node leads from here to the end
 	c.startAll()
 	c.formed()
 	leader := c.leader()

@@ -296,7 +296,6 @@ func TestWithoutALeaderNoNodeIsMadeALearner(t *testing.T) {
 // entry, and what came after it.
 func TestANodeLeadsWhoseVoteTheOthersHaveNotLearntOf(t *testing.T) {
 	c := newTrial(t, "a", "b", "c")
-	c.election = 10 * testElection // a leader without a majority steps down after four fifths of it
 	var done atomic.Int64
 	c.work = c.recording(&done)
 	c.startAll()

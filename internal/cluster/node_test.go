@@ -248,7 +248,8 @@ func newTrial(t *testing.T, nodes ...string) *trial {
 	return c
 }
 
-const testElection = 100 * time.Millisecond
+// testElection is long enough for a leader to stay one while a busy machine keeps a node from its turn.
+const testElection = 500 * time.Millisecond
 
 // start starts a node with what is on its disk.
 func (c *trial) start(id string) {
