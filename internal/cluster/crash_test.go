@@ -212,6 +212,8 @@ func TestAnEmptyDiskOfTheNodeThatFormedTheClusterDoesNotLeadAlone(t *testing.T) 
 	testkit.Eventually(t, "the time of several elections", func() bool {
 		if s := c.nodes["a"].node.Status(); s.State == "leader" {
 			t.Fatalf("it leads alone: %+v", s)
+		} else if s.Last > 0 && !s.Lacks {
+			t.Fatalf("it takes the members of the past for the present ones: %+v", s)
 		}
 		return time.Since(began) > 4*testElection
 	})

@@ -39,7 +39,7 @@ type Member struct {
 	Skew    time.Duration // its clock less that of this node
 	Refusal string        // why it does not answer; empty: it does
 	// Current says that it has had everything that the others had, the leader among them, since its
-	// present process first answered without a gap.
+	// present process first answered without a gap, and the entry that has made it a member.
 	Current bool
 }
 
@@ -430,6 +430,6 @@ func (r *roster) member(p Peer, own *Status) Member {
 	if newest := r.samples[1].applied; newest > m.Applied {
 		m.Behind, m.Late = newest-m.Applied, max(now.Sub(at.had), 0)
 	}
-	m.Current = at.current
+	m.Current = at.current && !m.Lacks
 	return m
 }

@@ -225,6 +225,23 @@ func TestANodeIsCurrentOnceItsPresentProcessHasCaughtUp(t *testing.T) {
 }
 
 // A member waits for its vote while too few have one, and only then.
+// A node whose log lacks the entry that has made it a member shows the members of the past: a client that waits for
+// it to be well must go on waiting.
+func TestANodeThatLacksItsAdmissionIsNotCurrent(t *testing.T) {
+	r := newRoster(nil)
+	r.own.current = true
+	r.others["b"] = &other{progress: progress{current: true}, status: &Status{Node: "b"}}
+	for _, lacks := range []bool{false, true} {
+		own := Status{Node: "a", Lacks: lacks}
+		r.others["b"].status.Lacks = lacks
+		for _, id := range []string{"a", "b"} {
+			if m := r.member(Peer{ID: id}, &own); m.Current == lacks {
+				t.Errorf("%s lacks its admission: %v, and is current: %v", id, lacks, m.Current)
+			}
+		}
+	}
+}
+
 func TestAMemberThatIsToVoteWaitsForIt(t *testing.T) {
 	c, _ := choosing(t, 3, "a", "b", "c", "d")
 	spare, gone := c.spare(), c.follower()

@@ -44,6 +44,9 @@ type Status struct {
 	Admitted uint64 `json:"admitted,omitempty"`
 	Starts   uint64 `json:"starts,omitempty"`
 	Settled  uint64 `json:"settled,omitempty"`
+	// Lacks says that its log lacks the entry that has made it a member: the members that it knows are
+	// those of the past, and it does not stand for election.
+	Lacks bool `json:"lacks,omitempty"`
 	// Known is what the node knows of the one that asks; nil: nothing.
 	Known *standing `json:"known,omitempty"`
 	// Contacted is the nanoseconds since it heard of the leader; 0 if it leads, negative: it has not.
@@ -76,6 +79,7 @@ func (n *Node) Status() Status {
 		return s
 	}
 	s.State, s.Term, s.Commit, s.Last = stateName(r.State()), r.CurrentTerm(), r.CommitIndex(), r.LastIndex()
+	s.Lacks = s.Last < id.Admitted
 	s.Applied, _ = f.applied()
 	s.Settled = f.settled()
 	s.Writable = f.writable() && !l.Full()
