@@ -130,14 +130,15 @@ func (r *byRadix) call(limit time.Duration, blocks bool, args []string) (any, er
 	return v, err
 }
 
-// choose returns the pool, whose commands share connections, or a connection of
-// its own for what blocks.
+// choose returns the pool, whose commands share a connection, or a connection of
+// its own for what blocks. A pool of several prefers those that have answered, and so keeps one
+// that a restart of the broker has broken for any later command.
 func (r *byRadix) choose(ctx context.Context, blocks bool) (radix.Client, error) {
 	if blocks {
 		return radix.Dial(ctx, "tcp", r.addr)
 	}
 	if r.client == nil {
-		pool, err := radix.PoolConfig{}.New(ctx, "tcp", r.addr)
+		pool, err := radix.PoolConfig{Size: 1}.New(ctx, "tcp", r.addr)
 		if err != nil {
 			return nil, err
 		}
