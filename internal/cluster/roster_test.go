@@ -224,7 +224,6 @@ func TestANodeIsCurrentOnceItsPresentProcessHasCaughtUp(t *testing.T) {
 	}
 }
 
-// A member waits for its vote while too few have one, and only then.
 // A node whose log lacks the entry that has made it a member shows the members of the past: a client that waits for
 // it to be well must go on waiting.
 func TestANodeThatLacksItsAdmissionIsNotCurrent(t *testing.T) {
@@ -242,6 +241,7 @@ func TestANodeThatLacksItsAdmissionIsNotCurrent(t *testing.T) {
 	}
 }
 
+// A member waits for its vote while too few have one, and only then.
 func TestAMemberThatIsToVoteWaitsForIt(t *testing.T) {
 	c, _ := choosing(t, 3, "a", "b", "c", "d")
 	spare, gone := c.spare(), c.follower()
