@@ -157,9 +157,12 @@ func probe(path string, size int64) (err error) {
 		err = f.Sync()
 	}
 	// Only the first error is reported. A file that cannot be removed here is removed by the next
-	// open.
-	err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-	if err != nil {
+	// open; one that is not there was removed by an open beside this.
+	left := os.Remove(f.Name())
+	if errors.Is(left, fs.ErrNotExist) {
+		left = nil
+	}
+	if err = errors.Join(err, f.Close(), left); err != nil {
 		return fmt.Errorf("cannot be written to: %w", reason(firstOf(err)))
 	}
 	return nil

@@ -3,6 +3,7 @@
 package rocks
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,30 @@ func TestErrorsNameTheAbsolutePath(t *testing.T) {
 		want := filepath.Join(dir, path)
 		if !strings.HasPrefix(err.Error(), "open store "+want+": ") {
 			t.Errorf("%s in %s: %v", path, dir, err)
+		}
+	}
+}
+
+// A store that is being opened removes the probes that it finds, also one that another goroutine is writing.
+func TestAProbeMayBeRemovedByAnOpen(t *testing.T) {
+	dir := t.TempDir()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for range 300 {
+			err = errors.Join(err, probe(dir, 1))
+		}
+		done <- err
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+			removeProbes(dir)
 		}
 	}
 }
