@@ -362,7 +362,7 @@ func (tx *Tx) Budgets(req *BudgetList) (next uint64, list []BudgetInfo, err erro
 	}
 	for {
 		n := min(step, req.left)
-		req.next = c.accounts.list.walk(req.next, n, func(a *account) {
+		req.next = c.accounts.list.Walk(req.next, n, func(a *account) {
 			c.catchUp(a)
 			if req.Match(a.name) {
 				req.list = append(req.list, a.info())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/directory"
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/internal/schedule"
@@ -50,7 +51,7 @@ type account struct {
 // accountTable is the component of budgets.
 type accountTable struct {
 	byName    *directory.Directory[account] // connections and jobs look budgets up as well
-	list      roster[account]
+	list      intrusive.Roster[account]
 	version   uint64 // incremented when a budget is added or removed: see accountsOf
 	calendars credit.Calendars
 	dirty     []*account // have changed since the last cut
@@ -60,10 +61,10 @@ type accountTable struct {
 	days      ledger.Days // of which the store may have entries
 
 	// What waits for budgets, see budget_line.go.
-	lines  map[string]*budgetLine // by name, of budgets that a class names
-	lineNo uint64                 // number of the last line
-	timers timers[*budgetLine]    // of lines that wait for a refill
-	held   int64                  // keys that wait
+	lines  map[string]*budgetLine      // by name, of budgets that a class names
+	lineNo uint64                      // number of the last line
+	timers intrusive.Heap[*budgetLine] // of lines that wait for a refill
+	held   int64                       // keys that wait
 }
 
 func (s *accountTable) reset() {
@@ -76,7 +77,7 @@ func (s *accountTable) next(c *core) int64 {
 	if !s.days.Empty() {
 		at = s.days.DropAt(c.cfg.HistoryDays)
 	}
-	if l, ok := s.timers.next(); ok {
+	if l, ok := s.timers.First(); ok {
 		at = min(at, c.onCalendar(l.wakeAt))
 	}
 	return at
@@ -107,7 +108,7 @@ func (c *core) setLedgerDays(days ledger.Days) {
 // check verifies invariant 28.
 func (s *accountTable) check(c *core, bad report) {
 	listed, dirty, refilled := 0, 0, 0
-	for a := range s.list.all() {
+	for a := range s.list.All() {
 		listed++
 		if s.byName.Get(a.name) != a || a.gone {
 			bad(28, "budget %q is listed and not found under its name", a.name)
@@ -154,7 +155,7 @@ func (s *accountTable) checkReserved(c *core, bad report) {
 			}
 		}
 	}
-	for a := range s.list.all() {
+	for a := range s.list.All() {
 		if a.sums.Reserved != reserved[a.name] {
 			bad(29, "budget %q has reserved %d, its leases %d", a.name, a.sums.Reserved, reserved[a.name])
 		}
@@ -209,7 +210,7 @@ func (s *accountTable) checkLines(c *core, bad report) {
 func (s *accountTable) add(a *account) {
 	s.version++
 	s.byName.Add(a)
-	a.seq = s.list.add(a)
+	a.seq = s.list.Add(a)
 }
 
 // touch has the record of an account written with the open batch.
@@ -410,7 +411,7 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	}
 	c.accounts.version++
 	c.accounts.byName.Remove(name)
-	c.accounts.list.remove(a.seq)
+	c.accounts.list.Remove(a.seq)
 	c.accounts.calendars.Return(a.calendar.Load())
 	a.gone = true
 	c.out.batch.Delete(storage.Budgets, []byte(name))

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/faisca/fila/internal/intrusive"
+
 // This file decides which class delivers next when a throttle has room.
 //
 // # Room
@@ -54,11 +56,11 @@ package engine
 type entry struct {
 	throttle  *throttle
 	scheduler *scheduler
-	waiting   timers[*class] // classes in state waiting that this throttle stopped, by start tag
-	eligible  int            // open classes that a turn of this entry has opened and that have not delivered since
-	classes   int            // classes that name the throttle, idle ones included
-	several   int            // of these, the ones that name other throttles as well
-	keys      int64          // keys of these classes
+	waiting   intrusive.Heap[*class] // classes in state waiting that this throttle stopped, by start tag
+	eligible  int                    // open classes that a turn of this entry has opened and that have not delivered since
+	classes   int                    // classes that name the throttle, idle ones included
+	several   int                    // of these, the ones that name other throttles as well
+	keys      int64                  // keys of these classes
 
 	vtime float64 // virtual time among the classes: the start tag of the last delivery
 	turn  float64 // start tag of the queue's next turn at the throttle
@@ -67,10 +69,10 @@ type entry struct {
 	order uint64  // of joining the line; decides between equal turns
 }
 
-func (e *entry) before(o *entry) bool {
+func (e *entry) Before(o *entry) bool {
 	return e.turn < o.turn || e.turn == o.turn && e.order < o.order
 }
-func (e *entry) index() *int { return &e.at }
+func (e *entry) Index() *int { return &e.at }
 
 // slackTurns is the number of turns that a class with several throttles may be behind the
 // virtual time of one of them without losing any. Such a class often misses its turn at one
@@ -103,7 +105,7 @@ func (c *core) join(e *entry) {
 	}
 	c.throttles.order++
 	e.turn, e.order = max(e.turn, e.throttle.vtime-e.slack()), c.throttles.order
-	e.throttle.line.push(e)
+	e.throttle.line.Push(e)
 }
 
 // entryOf returns the entry of a queue at the throttle, for one more class, which is that of a
@@ -149,7 +151,7 @@ func (e *entry) release(several bool) {
 		}
 	}
 	if e.at >= 0 {
-		e.throttle.line.remove(e)
+		e.throttle.line.Remove(e)
 	}
 }
 
@@ -204,7 +206,7 @@ func (c *core) yieldsTo(cl *class) *flow {
 		if first != e && first.turn+t.length(first.need()) <= max(e.turn, t.vtime-e.slack()) {
 			return s
 		}
-		if o, _ := first.waiting.next(); first == e && o.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
+		if o, _ := first.waiting.First(); first == e && o.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
 			return s
 		}
 	}
@@ -240,7 +242,7 @@ func (c *core) admit(cl *class, k *dispatchKey) {
 		e.step = t.length(int64(cost))
 		e.turn = turn + e.step
 		if e.at >= 0 {
-			t.line.fix(e)
+			t.line.Fix(e)
 		}
 	}
 	c.consume(k)
@@ -277,7 +279,7 @@ func (c *core) waitAt(cl *class, full *flow) {
 	cl.scheduler.queue.throttled.refused++
 	cl.since, cl.entry, cl.tag = c.now, e, cl.tagAt(full)
 	cl.countWaiting(c.now, int64(cl.keys))
-	e.waiting.push(cl)
+	e.waiting.Push(cl)
 	c.join(e)
 	c.mayClaim(cl)
 	c.arm(t)
@@ -290,13 +292,13 @@ func (cl *class) tagAt(s *flow) float64 { return max(s.tag, s.entry.vtime-slackT
 func (c *core) leaveLine(cl *class) {
 	cl.countWaiting(c.now, -int64(cl.keys))
 	cl.waited = cl.waitedBy(c.now)
-	cl.entry.waiting.remove(cl)
+	cl.entry.waiting.Remove(cl)
 }
 
 // turnOf returns the entry that is first in the line and whose queue can use room now, or nil.
 func (t *throttle) turnOf() *entry {
-	e, ok := t.line.next()
-	if !ok || e.waiting.len() == 0 || e.scheduler.detached || !e.scheduler.queue.hasDemand() {
+	e, ok := t.line.First()
+	if !ok || e.waiting.Len() == 0 || e.scheduler.detached || !e.scheduler.queue.hasDemand() {
 		return nil
 	}
 	return e
@@ -304,7 +306,7 @@ func (t *throttle) turnOf() *entry {
 
 // hasDemand reports whether the queue could deliver if its throttles had room: a consumer waits
 // for it, and its deliveries are not paused.
-func (q *queue) hasDemand() bool { return q.waiters.first != nil && !q.set.PausedOut }
+func (q *queue) hasDemand() bool { return q.waiters.Head() != nil && !q.set.PausedOut }
 
 // open opens a waiting class for one turn of its entry.
 func (c *core) open(cl *class) {
@@ -326,7 +328,7 @@ func (c *core) resolve(cl *class) {
 	}
 	cl.entry = nil
 	e.eligible--
-	if e.waiting.len() > 0 {
+	if e.waiting.Len() > 0 {
 		c.join(e)
 		c.list(e.throttle)
 	}

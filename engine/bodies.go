@@ -239,7 +239,7 @@ func (t *bodyTable) check(c *core, bad report) {
 		}
 	}
 	for _, q := range c.queues.byName {
-		for k := range q.roster.all() {
+		for k := range q.roster.All() {
 			for _, m := range k.window {
 				hold(m)
 			}
@@ -248,7 +248,7 @@ func (t *bodyTable) check(c *core, bad report) {
 	for _, m := range c.leases.byID {
 		hold(m)
 	}
-	for _, e := range c.delayed.index.heap.h {
+	for _, e := range c.delayed.index.heap.Entries() {
 		hold(e.m)
 	}
 	for _, counts := range []map[ID]int{t.counts, t.older} {

@@ -201,8 +201,8 @@ type budgetLine struct {
 	timer   int                  // index in accountTable.timers; -1: no timer
 }
 
-func (l *budgetLine) before(o *budgetLine) bool { return l.wakeAt < o.wakeAt }
-func (l *budgetLine) index() *int               { return &l.timer }
+func (l *budgetLine) Before(o *budgetLine) bool { return l.wakeAt < o.wakeAt }
+func (l *budgetLine) Index() *int               { return &l.timer }
 
 // appendSignature appends what distinguishes classes that name the budget.
 func (l *budgetLine) appendSignature(dst []byte) []byte {
@@ -303,7 +303,7 @@ func (c *core) armRefill(l *budgetLine) {
 	a := l.account
 	if l.keys == 0 || a == nil || a.sums.NextAt == 0 {
 		if l.timer >= 0 {
-			c.accounts.timers.remove(l)
+			c.accounts.timers.Remove(l)
 		}
 		return
 	}
@@ -315,17 +315,17 @@ func (c *core) armRefill(l *budgetLine) {
 	switch {
 	case l.timer < 0:
 		l.wakeAt = at
-		c.accounts.timers.push(l)
+		c.accounts.timers.Push(l)
 	case l.wakeAt != at:
 		l.wakeAt = at
-		c.accounts.timers.fix(l)
+		c.accounts.timers.Fix(l)
 	}
 }
 
 // expireRefills refills the budgets that keys wait for and whose tick has come.
 func (c *core) expireRefills() {
 	for c.room() {
-		l, ok := c.accounts.timers.next()
+		l, ok := c.accounts.timers.First()
 		if !ok || l.wakeAt > c.calendar() {
 			return
 		}

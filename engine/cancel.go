@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -383,14 +384,15 @@ func (c *core) purge(q *queue, by *Task) {
 // portions, see removal.go.
 func (c *core) detachAll(q *queue) {
 	c.spend(8) // the store deletes a range of each family
-	q.purgedUpTo, q.purgedAt = q.roster.last, c.now
+	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
 	c.unreserveQueue(q)
 	q.scheduler.detached = true
 	named := q.keys.n < min(idleStatsMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: named}
 	c.heads.keys -= q.keys.n
 	clear(c.throttles.recent) // their classes would keep the old scheduler in memory, with all of its keys
-	q.keys, q.roster, q.scheduler = keyTable{}, roster[fairKey]{last: q.roster.last}, newScheduler(q, c.cfg.Quantum)
+	q.keys, q.roster, q.scheduler = keyTable{}, intrusive.Roster[fairKey]{}, newScheduler(q, c.cfg.Quantum)
+	q.roster.Skip(q.purgedUpTo)
 	delete(c.queues.byNumber, q.no)
 	q.idle.dropBusiest()
 	q.totals.rounds += uint64(r.scheduler.round)

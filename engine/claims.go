@@ -59,7 +59,7 @@ func (s *flow) passedOver(cl *class) bool {
 	if s.entry.vtime-s.tag >= cl.share()-rounding {
 		return true
 	}
-	next, ok := s.entry.waiting.next()
+	next, ok := s.entry.waiting.First()
 	return s.throttle.vtime-s.entry.turn >= s.throttle.length(cl.need(s))-rounding && (!ok || next == cl || s.tag <= next.tag)
 }
 
@@ -261,8 +261,8 @@ func (t *throttle) reservedUntil(now int64) int64 {
 // use them.
 func (c *core) save(t *throttle) int64 {
 	var first *class
-	if e, ok := t.line.next(); ok && t.set.ByCost {
-		first, _ = e.waiting.next()
+	if e, ok := t.line.First(); ok && t.set.ByCost {
+		first, _ = e.waiting.First()
 	}
 	if old := t.first; old != first {
 		if old != nil {
@@ -282,7 +282,7 @@ func (c *core) save(t *throttle) int64 {
 			}
 		}
 	}
-	if t.line.len() > 0 && t.set.ByCost && t.turnOf() == nil {
+	if t.line.Len() > 0 && t.set.ByCost && t.turnOf() == nil {
 		return c.now + 1
 	}
 	return math.MaxInt64
@@ -364,7 +364,7 @@ func (c *core) saved(cl *class, s *flow) bool {
 	if first != s.entry {
 		return s.entry.at >= 0 || first.turn <= max(s.entry.turn, t.vtime-s.entry.slack())
 	}
-	o, _ := first.waiting.next()
+	o, _ := first.waiting.First()
 	return cmp.Or(cmp.Compare(o.tag, cl.tagAt(s)), o.head().compare(cl.head())) < 0
 }
 

@@ -104,12 +104,12 @@ func (cl *class) present() int64 {
 }
 
 // before orders two classes that wait in an entry.
-func (cl *class) before(o *class) bool {
+func (cl *class) Before(o *class) bool {
 	return cmp.Or(cmp.Compare(cl.tag, o.tag), cl.head().compare(o.head())) < 0
 }
 
 // index is where entry.waiting stores the index of the class.
-func (cl *class) index() *int { return &cl.at }
+func (cl *class) Index() *int { return &cl.at }
 
 // flow is a class at one of its throttles: a flow of start-time fair queueing.
 type flow struct {
@@ -193,7 +193,7 @@ func (c *core) grow(cl *class) {
 	}
 	if cl.state == classWaiting {
 		cl.tag = cl.tagAt(cl.flowAt(cl.entry.throttle))
-		cl.entry.waiting.fix(cl)
+		cl.entry.waiting.Fix(cl)
 	}
 }
 
@@ -300,7 +300,7 @@ func (c *core) reclassifySlice() {
 	t := &c.throttles
 	for t.stale < t.staleEnd && c.detached.reclaimed < c.detached.max {
 		if q := c.queues.byNumber[t.stale]; q != nil { // else it was deleted, or purged since
-			t.staleFrom = q.roster.walk(t.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
+			t.staleFrom = q.roster.Walk(t.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
 				c.detached.reclaimed++
 				if k.class != nil && k.state == headReady && k.hasSet && c.classOf(k.queue, k.set, k.placedCost) != k.class {
 					c.settle(k)
@@ -327,7 +327,7 @@ func (c *core) idleClass(cl *class) {
 		c.resolve(cl)
 	case classWaiting:
 		cl.waited = cl.waitedBy(c.now)
-		cl.entry.waiting.remove(cl)
+		cl.entry.waiting.Remove(cl)
 		if t := cl.entry.throttle; t.set.ByCost {
 			c.list(t) // tokens may have been saved for the class
 		}

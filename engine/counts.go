@@ -153,7 +153,7 @@ func (s *sums) check(c *core, bad report) {
 	var messages [2]messageCounts
 	for _, q := range c.queues.byName {
 		want.Add(q.counts())
-		waiters += int64(q.waiters.n)
+		waiters += int64(q.waiters.Len())
 		awaited += q.awaited
 		if !q.counted {
 			uncounted++
@@ -165,7 +165,7 @@ func (s *sums) check(c *core, bad report) {
 		}
 	}
 	for _, q := range c.queues.deleted {
-		waiters += int64(q.waiters.n)
+		waiters += int64(q.waiters.Len())
 		awaited += q.awaited
 	}
 	if messages != s.messages || waiters != s.waiters || uncounted != s.uncounted {
@@ -233,7 +233,7 @@ type Counts struct {
 func (q *queue) counts() Counts {
 	n := q.totals.counts()
 	n.Rounds += uint64(q.scheduler.round)
-	n.Keys, n.Waiters, n.ResultWaits, n.Counting = int64(q.keys.n), int64(q.waiters.n), q.awaited, !q.counted
+	n.Keys, n.Waiters, n.ResultWaits, n.Counting = int64(q.keys.n), int64(q.waiters.Len()), q.awaited, !q.counted
 	q.addTo(&n, q.isDLQ())
 	return n
 }

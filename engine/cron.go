@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/schedule"
 	"github.com/faisca/fila/storage"
 )
@@ -97,23 +98,23 @@ type cronEntry struct {
 	timer     int // index in cronTable.due; -1: not in it
 }
 
-func (e *cronEntry) before(o *cronEntry) bool {
+func (e *cronEntry) Before(o *cronEntry) bool {
 	if e.set.NextAt != o.set.NextAt {
 		return e.set.NextAt < o.set.NextAt
 	}
 	return e.seq < o.seq
 }
 
-func (e *cronEntry) index() *int { return &e.timer }
+func (e *cronEntry) Index() *int { return &e.timer }
 
 // cronTable is the component of recurring messages.
 type cronTable struct {
 	entries map[string]*cronEntry
-	list    roster[cronEntry]
-	dead    int                // entries without a schedule
-	due     timers[*cronEntry] // the armed entries
-	round   *cronRound         // under way off the loop; nil: none
-	retryAt int64              // no round begins before: the last one was refused
+	list    intrusive.Roster[cronEntry]
+	dead    int                        // entries without a schedule
+	due     intrusive.Heap[*cronEntry] // the armed entries
+	round   *cronRound                 // under way off the loop; nil: none
+	retryAt int64                      // no round begins before: the last one was refused
 	// uncounted lists the entries in that state, and perhaps some that have left it.
 	uncounted []*cronEntry
 	zones     map[string]*time.Location
@@ -126,7 +127,7 @@ func (t *cronTable) reset() {
 // next returns when the next entry ticks. No timer is needed while a round is under way:
 // its result is a task.
 func (t *cronTable) next(c *core) int64 {
-	if e, ok := t.due.next(); ok && t.round == nil {
+	if e, ok := t.due.First(); ok && t.round == nil {
 		return max(c.onCalendar(e.set.NextAt), t.retryAt)
 	}
 	return never
@@ -139,7 +140,7 @@ func (t *cronTable) add(name string, set storage.Cron, s *schedule.Schedule) *cr
 	e := &cronEntry{name: name, set: set, timer: -1}
 	t.entries[name] = e
 	t.dead++ // it has no schedule yet
-	e.seq = t.list.add(e)
+	e.seq = t.list.Add(e)
 	t.schedule(e, s)
 	return e
 }
@@ -167,11 +168,11 @@ func (t *cronTable) schedule(e *cronEntry, s *schedule.Schedule) {
 func (t *cronTable) arm(e *cronEntry) {
 	switch wanted := e.schedule != nil && e.set.NextAt != 0 && e.job == nil && !e.uncounted; {
 	case wanted && e.timer >= 0:
-		t.due.fix(e)
+		t.due.Fix(e)
 	case wanted:
-		t.due.push(e)
+		t.due.Push(e)
 	case e.timer >= 0:
-		t.due.remove(e)
+		t.due.Remove(e)
 	}
 }
 
@@ -269,7 +270,7 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 		return false, nil
 	}
 	delete(t.entries, name)
-	t.list.remove(e.seq)
+	t.list.Remove(e.seq)
 	if e.schedule == nil {
 		t.dead--
 	}
@@ -371,7 +372,7 @@ func (tx *Tx) Cron(name string) (info CronInfo, ok bool) {
 // cursor is 0 at the end. An entry that exists during the whole listing is listed exactly
 // once.
 func (tx *Tx) Crons(cursor uint64, count int, match func(string) bool) (next uint64, list []CronInfo) {
-	next = tx.core.cron.list.walk(cursor, count, func(e *cronEntry) {
+	next = tx.core.cron.list.Walk(cursor, count, func(e *cronEntry) {
 		if match(e.name) {
 			list = append(list, e.info())
 		}

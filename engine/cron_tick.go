@@ -79,7 +79,7 @@ func (c *core) startRound() {
 	}
 	var round *cronRound
 	for steps := 0; steps < skipMax; {
-		e, ok := t.due.next()
+		e, ok := t.due.First()
 		if !ok || e.set.NextAt > c.calendar() {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zeebo/blake3"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/storage"
@@ -266,8 +267,8 @@ type generations struct {
 	timer  int
 }
 
-func (g *generations) before(o *generations) bool { return g.dropAt < o.dropAt }
-func (g *generations) index() *int                { return &g.timer }
+func (g *generations) Before(o *generations) bool { return g.dropAt < o.dropAt }
+func (g *generations) Index() *int                { return &g.timer }
 
 // list returns the current list, which must not be changed. nil is a queue without records.
 func (g *generations) list() []int64 {
@@ -320,7 +321,7 @@ func (c *core) setGenerations(q *queue, f storage.Family, gens []int64) {
 	}
 	g.began.Store(&gens)
 	if g.timer >= 0 {
-		c.ended.ends.remove(g)
+		c.ended.ends.Remove(g)
 	}
 	if len(gens) == 0 {
 		return
@@ -331,7 +332,7 @@ func (c *core) setGenerations(q *queue, f storage.Family, gens []int64) {
 		last = gens[1]
 	}
 	g.dropAt = last + q.generationLength(period)
-	c.ended.ends.push(g)
+	c.ended.ends.Push(g)
 }
 
 // newGenerations gives a queue an empty list of generations in a family.
@@ -355,7 +356,7 @@ func (c *core) renewGenerations(q *queue) {
 
 // endedGenerations is the component that drops generations which no period reaches.
 type endedGenerations struct {
-	ends timers[*generations] // by the time of the next drop
+	ends intrusive.Heap[*generations] // by the time of the next drop
 
 	unchecked
 }
@@ -363,7 +364,7 @@ type endedGenerations struct {
 func (e *endedGenerations) reset() { *e = endedGenerations{} }
 
 func (e *endedGenerations) next(*core) int64 {
-	if g, ok := e.ends.next(); ok {
+	if g, ok := e.ends.First(); ok {
 		return g.dropAt
 	}
 	return never
@@ -372,7 +373,7 @@ func (e *endedGenerations) next(*core) int64 {
 // expire drops the generations that no period reaches, within the budget.
 func (e *endedGenerations) expire(c *core) {
 	for c.room() {
-		g, ok := e.ends.next()
+		g, ok := e.ends.First()
 		if !ok || g.dropAt > c.now {
 			return
 		}
@@ -427,7 +428,7 @@ func (c *core) recoverFamily(f storage.Family) error {
 func (c *core) forgetGenerations(q *queue) {
 	for _, g := range []*generations{q.dedup, q.results} {
 		if g != nil && g.timer >= 0 {
-			c.ended.ends.remove(g)
+			c.ended.ends.Remove(g)
 		}
 	}
 	q.results = nil

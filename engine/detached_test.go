@@ -360,8 +360,8 @@ func TestAPurgeReclaimsLeasesInPortions(t *testing.T) {
 				}
 				w.sound()
 			}
-			if len(c.leases.byID) != 1 || c.throttles.byName["t"].inUse != 0 || c.delayed.index.heap.len()+c.ttl.index.heap.len() != 0 {
-				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), c.throttles.byName["t"].inUse, c.delayed.index.heap.len(), c.ttl.index.heap.len())
+			if len(c.leases.byID) != 1 || c.throttles.byName["t"].inUse != 0 || c.delayed.index.heap.Len()+c.ttl.index.heap.Len() != 0 {
+				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), c.throttles.byName["t"].inUse, c.delayed.index.heap.Len(), c.ttl.index.heap.Len())
 			}
 			w.must(func(tx *Tx) error {
 				if got, err := tx.Ack("other", []Receipt{kept[0].Receipt}); got != 1 || err != nil {

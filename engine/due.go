@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -15,15 +16,15 @@ type dueEntry struct {
 	m   *message // the delayed message; nil if it is on disk only
 	i   int      // in the heap
 
-	links[dueEntry] // entries of the same queue in memory
+	intrusive.Links[dueEntry] // entries of the same queue in memory
 }
 
 func newDueEntry(at int64, mk storage.MessageKey, m *message) *dueEntry {
 	return &dueEntry{at: at, key: string(storage.AppendScheduledKey(nil, at, mk)), mk: mk, m: m}
 }
 
-func (d *dueEntry) before(o *dueEntry) bool { return d.key < o.key }
-func (d *dueEntry) index() *int             { return &d.i }
+func (d *dueEntry) Before(o *dueEntry) bool { return d.key < o.key }
+func (d *dueEntry) Index() *int             { return &d.i }
 
 // dueIndex is a durable index of messages by time. There are two: of delayed messages, and
 // of messages with a TTL. All entries are on disk; the head, which is all entries before
@@ -44,7 +45,7 @@ func (d *dueEntry) index() *int             { return &d.i }
 // mergeDue corrects for all three.
 type dueIndex struct {
 	family storage.Family
-	heap   timers[*dueEntry]
+	heap   intrusive.Heap[*dueEntry]
 	edge   string // key of the first entry that is on disk only; "": there is none
 	read   *read  // that fetches the next entries; nil: none is under way
 	unseen string // first entry added at or after the edge since the read was asked for, "": none
@@ -54,7 +55,7 @@ type dueIndex struct {
 	// byID finds the entry of a message in the head, byQueue those of each queue that has
 	// any.
 	byID    map[ID]*dueEntry
-	byQueue map[uint32]*list[dueEntry, *dueEntry]
+	byQueue map[uint32]*intrusive.List[dueEntry, *dueEntry]
 }
 
 // onDisk reports whether an entry with this key is on disk only.
@@ -62,7 +63,7 @@ func (x *dueIndex) onDisk(key string) bool { return x.edge != "" && key >= x.edg
 
 // first returns when the first entry of the head is due, in Unix nanoseconds.
 func (x *dueIndex) first() int64 {
-	if d, ok := x.heap.next(); ok {
+	if d, ok := x.heap.First(); ok {
 		return d.at
 	}
 	return never
@@ -70,20 +71,20 @@ func (x *dueIndex) first() int64 {
 
 // add puts an entry into the head. Its key must be before the edge.
 func (x *dueIndex) add(d *dueEntry) {
-	x.heap.push(d)
+	x.heap.Push(d)
 	if x.byID == nil {
-		x.byID, x.byQueue = map[ID]*dueEntry{}, map[uint32]*list[dueEntry, *dueEntry]{}
+		x.byID, x.byQueue = map[ID]*dueEntry{}, map[uint32]*intrusive.List[dueEntry, *dueEntry]{}
 	}
 	x.byID[d.mk.ID] = d
 	if x.byQueue[d.mk.Queue] == nil {
-		x.byQueue[d.mk.Queue] = &list[dueEntry, *dueEntry]{}
+		x.byQueue[d.mk.Queue] = &intrusive.List[dueEntry, *dueEntry]{}
 	}
-	x.byQueue[d.mk.Queue].pushBack(d)
+	x.byQueue[d.mk.Queue].PushBack(d)
 }
 
 // remove takes an entry out of the head. Its record on disk stays.
 func (x *dueIndex) remove(d *dueEntry) {
-	x.heap.remove(d)
+	x.heap.Remove(d)
 	x.unlist(d)
 }
 
@@ -91,7 +92,7 @@ func (x *dueIndex) remove(d *dueEntry) {
 func (x *dueIndex) unlist(d *dueEntry) {
 	delete(x.byID, d.mk.ID)
 	of := x.byQueue[d.mk.Queue]
-	if of.remove(d); of.n == 0 {
+	if of.Remove(d); of.Len() == 0 {
 		delete(x.byQueue, d.mk.Queue)
 	}
 }
@@ -113,7 +114,7 @@ func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 		return
 	}
 	n := 0
-	for d := c.delayed.index.byQueue[q.no].head(); d != nil; d = d.next {
+	for d := c.delayed.index.byQueue[q.no].Head(); d != nil; d = d.Next() {
 		n++
 		if i := wanted[d.mk.Key]; i != nil && (i.ReadyAt.IsZero() || d.at < i.ReadyAt.UnixNano()) {
 			i.ReadyAt = unix(d.at)
@@ -158,7 +159,7 @@ func (c *core) index(x *dueIndex, d *dueEntry) bool {
 		return false
 	}
 	x.add(d)
-	if x.heap.len() > 2*c.cfg.DueWindow {
+	if x.heap.Len() > 2*c.cfg.DueWindow {
 		c.trimDue(x)
 	}
 	return true
@@ -182,11 +183,11 @@ func (c *core) unindex(x *dueIndex, at int64, mk storage.MessageKey) {
 // trimDue leaves the later half of a head to the disk. It partitions the heap by a middle
 // entry instead of sorting it. A read under way becomes stale, as the edge moves back.
 func (c *core) trimDue(x *dueIndex) {
-	all := x.heap.h
+	all := x.heap.Entries()
 	middle := middleOf(all)
 	n := 0
 	for i, d := range all {
-		if d.before(middle) {
+		if d.Before(middle) {
 			all[n], all[i] = d, all[n]
 			n++
 		}
@@ -207,7 +208,7 @@ func (c *core) trimDue(x *dueIndex) {
 	}
 	c.spend(len(all) / 4)
 	clear(all[n:])
-	x.heap.rebuild(all[:n])
+	x.heap.Rebuild(all[:n])
 }
 
 // middleOf returns an entry from the middle of the order: the median of a sample of up to
@@ -251,7 +252,7 @@ func (d *delayedMessages) next(*core) int64 { return d.index.first() }
 // the backlog on disk of its key, and its entry is removed.
 func (d *delayedMessages) expire(c *core) {
 	for c.room() {
-		e, ok := d.index.heap.next()
+		e, ok := d.index.heap.First()
 		if !ok || e.at > c.now {
 			break
 		}
@@ -273,7 +274,7 @@ func (d *delayedMessages) expire(c *core) {
 
 // refill starts a read of the next entries when the head is below half of DueWindow.
 func (c *core) refill(x *dueIndex) {
-	if x.edge != "" && x.read == nil && c.mayRead() && x.heap.len() <= c.cfg.DueWindow/2 {
+	if x.edge != "" && x.read == nil && c.mayRead() && x.heap.Len() <= c.cfg.DueWindow/2 {
 		x.read, x.unseen, x.removed = &read{epoch: c.epoch, index: x, family: x.family, dueFrom: x.edge}, "", nil
 		c.out.jobs = append(c.out.jobs, x.read)
 	}

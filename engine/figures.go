@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
@@ -312,7 +315,7 @@ func (s *sweep) goOn() { s.no, s.cursor, s.keys = s.no+1, 0, keyFigures{} }
 // advanceQueue sweeps the keys of a queue, and reports whether all are done.
 func (s *sweep) advanceQueue(tx *Tx, q *queue) bool {
 	n, yields := 0, false
-	s.cursor = q.roster.walkWhile(s.cursor, func(k *fairKey) bool {
+	s.cursor = q.roster.WalkWhile(s.cursor, func(k *fairKey) bool {
 		if n++; n%sweepKeysPerUnit == 0 {
 			if yields = !s.more(tx); yields {
 				return false
@@ -445,4 +448,47 @@ func (tx *Tx) History(name string) (list []Moment, err error) {
 		list = append(list, Moment{unix(timeline.Begin(step)), line.At(step, now)})
 	}
 	return list, nil
+}
+
+// topList finds the TopKeysMax keys with the greatest values, of which only positive ones count.
+type topList struct {
+	list  []topKey // at most twice as many
+	least int64    // a value up to which no other key belongs into the list
+}
+
+type topKey struct {
+	value int64
+	name  string
+}
+
+// offer adds a key if it may be among those with the greatest values.
+func (l *topList) offer(value int64, name string) {
+	if value <= l.least {
+		return
+	}
+	if l.list = append(l.list, topKey{value, name}); len(l.list) == 2*TopKeysMax {
+		l.cut()
+	}
+}
+
+// cut sorts the list, and leaves TopKeysMax keys in it.
+func (l *topList) cut() {
+	slices.SortFunc(l.list, func(a, b topKey) int {
+		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.name, b.name))
+	})
+	if len(l.list) > TopKeysMax {
+		clear(l.list[TopKeysMax:])
+		l.list = l.list[:TopKeysMax]
+		l.least = l.list[TopKeysMax-1].value
+	}
+}
+
+// names returns the keys, the one with the greatest value first.
+func (l *topList) names() []string {
+	l.cut()
+	names := make([]string, len(l.list))
+	for i := range l.list {
+		names[i] = l.list[i].name
+	}
+	return names
 }

@@ -101,7 +101,7 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 		var states [keyStates]int64
 		var oldest int64
 		values := [Orders]map[string]int64{{}, {}, {}, {}}
-		for k := range q.roster.all() {
+		for k := range q.roster.All() {
 			i := c.describe(k)
 			states[slices.Index(words[:], i.State)]++
 			values[ByDepth][k.name], values[ByDelivered][k.name] = i.Depth, int64(i.Delivered)

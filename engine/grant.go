@@ -39,7 +39,7 @@ func (g *grants) pending() bool {
 
 // list lists a throttle that may have room, unless nothing waits for it.
 func (c *core) list(t *throttle) {
-	if !t.listed && (t.line.len() > 0 || len(t.claims) > 0) {
+	if !t.listed && (t.line.Len() > 0 || len(t.claims) > 0) {
 		t.listed = true
 		c.grants.throttles = append(c.grants.throttles, t)
 	}
@@ -105,8 +105,8 @@ func (c *core) grantCredits(l *budgetLine) *queue {
 // beginGrants prepares a throttle for giving its room away.
 func (c *core) beginGrants(t *throttle) {
 	c.grants.opened, c.grants.claimed = opened{}, false
-	if e, ok := t.line.next(); ok && e.waiting.len() > 0 && !e.scheduler.detached {
-		cl, _ := e.waiting.next() // room may be reserved for the claims of others, so it may need one too
+	if e, ok := t.line.First(); ok && e.waiting.Len() > 0 && !e.scheduler.detached {
+		cl, _ := e.waiting.First() // room may be reserved for the claims of others, so it may need one too
 		c.mayClaim(cl)
 	}
 	if t.reservedFor != nil && t.reservedUntil(c.now) <= c.now {
@@ -144,20 +144,20 @@ func (c *core) openNext(t *throttle) bool {
 		g.claimed = true
 	}
 	for c.room() {
-		e, ok := t.line.next()
+		e, ok := t.line.First()
 		if !ok {
 			return false
 		}
-		if cl, waits := e.waiting.next(); waits && c.holdUncovered(cl) {
+		if cl, waits := e.waiting.First(); waits && c.holdUncovered(cl) {
 			continue
 		}
-		cl, waits := e.waiting.next()
+		cl, waits := e.waiting.First()
 		room, demand := t.admits(c.now, e.need()), e.scheduler.queue.hasDemand()
 		switch {
 		case !room && !t.set.ByCost:
 			return false
 		case e.scheduler.detached || !waits || !demand && e.eligible > 0:
-			t.line.remove(e)
+			t.line.Remove(e)
 		case room || !demand:
 			c.open(cl)
 			g.opened = opened{class: cl, entry: e}
@@ -183,6 +183,6 @@ func (c *core) closeGrant(t *throttle) {
 		c.endClaim(o.class)
 		g.claimed = true
 	case o.entry != nil && o.class.entry == o.entry && o.entry.at >= 0 && o.class.state == classOpen:
-		t.line.remove(o.entry)
+		t.line.Remove(o.entry)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -123,7 +124,7 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 	w.sound()
 	w.must(func(tx *Tx) error {
 		all, heap := tx.core.leases.byID, tx.core.leases.ends
-		tx.core.leases.byID, tx.core.leases.ends = nil, timers[*message]{} // a scan of all leases would fail
+		tx.core.leases.byID, tx.core.leases.ends = nil, intrusive.Heap[*message]{} // a scan of all leases would fail
 		err := tx.SetThrottle("b", ThrottleOptions{Concurrency: new(uint64(100))})
 		tx.core.leases.byID, tx.core.leases.ends = all, heap
 		return err

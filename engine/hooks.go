@@ -240,14 +240,14 @@ func (c *core) keepVersion(q *queue, h hook.Hook, user string, at int64) {
 
 // addVersion adds a version to memory as the newest.
 func (c *core) addVersion(v *scriptVersion) {
-	v.no = c.queues.versions.add(v)
+	v.no = c.queues.versions.Add(v)
 	c.queues.versionBytes += v.bytes
 	v.queue.history[v.kind] = append(v.queue.history[v.kind], v)
 }
 
 // forgetVersion removes a version from memory and from the store.
 func (c *core) forgetVersion(v *scriptVersion) {
-	c.queues.versions.remove(v.no)
+	c.queues.versions.Remove(v.no)
 	c.queues.versionBytes -= v.bytes
 	list := &v.queue.history[v.kind]
 	*list = slices.DeleteFunc(slices.Clone(*list), func(o *scriptVersion) bool { return o == v })
@@ -275,7 +275,7 @@ func (q *queue) version(kind hook.Kind, version string) *scriptVersion {
 
 // oldestVersion returns the version that was loaded before all others.
 func (s *queueSet) oldestVersion() (oldest *scriptVersion) {
-	s.versions.walk(0, 1, func(v *scriptVersion) { oldest = v })
+	s.versions.Walk(0, 1, func(v *scriptVersion) { oldest = v })
 	return oldest
 }
 
@@ -307,10 +307,10 @@ func (c *core) recoverHistories() error {
 	})
 	slices.SortFunc(all, func(a, b *scriptVersion) int { return cmp.Compare(a.no, b.no) })
 	for _, v := range all {
-		if v.no <= c.queues.versions.last {
+		if v.no <= c.queues.versions.Last() {
 			return fmt.Errorf("two scripts have the number %d: %w", v.no, storage.ErrCorrupt)
 		}
-		c.queues.versions.last = v.no - 1
+		c.queues.versions.Skip(v.no - 1)
 		c.addVersion(v)
 	}
 	return err

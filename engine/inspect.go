@@ -286,7 +286,7 @@ func (tx *Tx) QueueStats(name string) (Counts, error) {
 // next page, 0 at the end. Unlike Budgets it computes no refill, so what looks at all budgets every
 // few seconds writes none of them.
 func (tx *Tx) BudgetNames(cursor uint64, count int, each func(name string, waiting int64)) (next uint64) {
-	return tx.core.accounts.list.walk(cursor, count, func(a *account) {
+	return tx.core.accounts.list.Walk(cursor, count, func(a *account) {
 		n := int64(0)
 		if a.line != nil {
 			n = a.line.keys
@@ -328,7 +328,7 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 		*req = QueueMemory{Queue: req.Queue, Samples: req.Samples, started: true, epoch: c.epoch, samples: req.Samples}
 	}
 	n, yields := 0, false
-	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
+	req.cursor = q.roster.WalkWhile(req.cursor, func(k *fairKey) bool {
 		if yields = n%memoryKeysPerUnit == 0 && !tx.more(); yields {
 			return false
 		}

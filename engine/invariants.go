@@ -47,7 +47,7 @@ func (s *queueSet) check(c *core, bad report) {
 		}
 	}
 	for dlq, l := range s.byDLQ {
-		for q := l.head(); q != nil; q = q.next {
+		for q := l.Head(); q != nil; q = q.Next() {
 			if s.byName[q.name] != q || q.set.DLQ != dlq {
 				bad(1, "queue %q is listed for the dead-letter queue %q", q.name, dlq)
 			}
@@ -78,7 +78,7 @@ func (s *queueSet) checkHistories(bad report) {
 			}
 		}
 	}
-	for range s.versions.all() {
+	for range s.versions.All() {
 		n--
 	}
 	if n != 0 || bytes != s.versionBytes {
@@ -93,7 +93,7 @@ func (c *core) checkQueue(q *queue, bad report) {
 	listed, awaiting, leased, delayed := 0, 0, int64(0), int64(0)
 	c.checkOrdered(q, bad)
 	q.checkResultWaits(bad)
-	for k := range q.roster.all() {
+	for k := range q.roster.All() {
 		c.checkFairKey(q, k, bad)
 		listed++
 		leased += k.leased
@@ -123,7 +123,7 @@ func (c *core) checkQueue(q *queue, bad report) {
 // check verifies that the messages of the index are delayed (8).
 func (d *delayedMessages) check(_ *core, bad report) {
 	d.index.check(bad)
-	for i, e := range d.index.heap.h {
+	for i, e := range d.index.heap.Entries() {
 		if e.m != nil && e.m.status != delayed {
 			bad(8, "due entry %d of message %s is broken", i, e.mk.ID)
 		}
@@ -138,16 +138,16 @@ func (t *ttlMessages) check(_ *core, bad report) { t.index.check(bad) }
 func (x *dueIndex) check(bad report) {
 	listed := 0
 	for no, of := range x.byQueue {
-		for d := of.first; d != nil; d = d.next {
-			if listed++; d.mk.Queue != no || x.byID[d.mk.ID] != d || d.next != nil && d.next.prev != d || of.n == 0 {
+		for d := of.Head(); d != nil; d = d.Next() {
+			if listed++; d.mk.Queue != no || x.byID[d.mk.ID] != d || d.Next() != nil && d.Next().Prev() != d || of.Len() == 0 {
 				bad(8, "message %s is listed by mistake", d.mk.ID)
 			}
 		}
 	}
-	if listed != x.heap.len() || listed != len(x.byID) {
-		bad(8, "%d of %d messages are listed", listed, x.heap.len())
+	if listed != x.heap.Len() || listed != len(x.byID) {
+		bad(8, "%d of %d messages are listed", listed, x.heap.Len())
 	}
-	for i, d := range x.heap.h {
+	for i, d := range x.heap.Entries() {
 		if d.i != i || x.byID[d.mk.ID] != d || x.onDisk(d.key) {
 			bad(8, "entry %d of message %s is broken", i, d.mk.ID)
 		}
@@ -173,8 +173,8 @@ func (t *cronTable) check(c *core, bad report) {
 			waiting++
 		}
 	}
-	if waiting != t.due.len() {
-		bad(21, "%d recurring messages wait for a tick, %d are in line", waiting, t.due.len())
+	if waiting != t.due.Len() {
+		bad(21, "%d recurring messages wait for a tick, %d are in line", waiting, t.due.Len())
 	}
 }
 
@@ -229,11 +229,11 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 // exists or is detached and counted (16).
 func (t *leaseTable) check(c *core, bad report) {
 	detached := int64(0)
-	if len(t.byID) != t.ends.len() {
-		bad(15, "%d leases, %d timers", len(t.byID), t.ends.len())
+	if len(t.byID) != t.ends.Len() {
+		bad(15, "%d leases, %d timers", len(t.byID), t.ends.Len())
 	}
 	for id, m := range t.byID {
-		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= t.ends.len() || t.ends.h[m.timer] != m {
+		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= t.ends.Len() || t.ends.Entries()[m.timer] != m {
 			bad(15, "lease of %s is broken", id)
 		}
 		if m.key.purged() { // its queue finds it no more, so it is only counted
@@ -245,8 +245,8 @@ func (t *leaseTable) check(c *core, bad report) {
 	if detached != c.detached.leases {
 		bad(16, "%d leases belong to detached keys, %d are counted", detached, c.detached.leases)
 	}
-	for i := range t.ends.h {
-		if i > 0 && t.ends.h[i].before(t.ends.h[(i-1)/2]) {
+	for i := range t.ends.Entries() {
+		if i > 0 && t.ends.Entries()[i].Before(t.ends.Entries()[(i-1)/2]) {
 			bad(15, "lease timers are out of order")
 			break
 		}
@@ -264,7 +264,7 @@ func (c *core) checkScheduler(q *queue, bad report) {
 		bad(2, "queue %q has the scheduler of another queue or a purge", q.name)
 	}
 	members := map[*class][]*fairKey{}
-	for k := range q.roster.all() {
+	for k := range q.roster.All() {
 		if k.held == 0 {
 			members[k.class] = append(members[k.class], k)
 		}
@@ -285,12 +285,12 @@ func (c *core) checkScheduler(q *queue, bad report) {
 	if len(s.reserving) > 0 && !q.hasDemand() {
 		bad(20, "queue %q has reserved throttles and no consumer", q.name)
 	}
-	for n := q.waiters.first; n != nil; n = n.next {
+	for n := q.waiters.Head(); n != nil; n = n.Next() {
 		if t := n.wait.task; t.wait != n.wait || t.Done() {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
-	for k := range q.roster.all() {
+	for k := range q.roster.All() {
 		h := k.head()
 		known := k.state == h.state && k.set == h.set && k.hasSet == (h.set != nil)
 		if !known || h.state == headReady && (k.placedCost != h.cost || k.placedWeight != h.weight) {
@@ -301,11 +301,11 @@ func (c *core) checkScheduler(q *queue, bad report) {
 		return
 	}
 	if s.loaded() {
-		bad(5, "queue %q: %d consumers wait, and a class is open that none of them has asked for", q.name, q.waiters.n)
+		bad(5, "queue %q: %d consumers wait, and a class is open that none of them has asked for", q.name, q.waiters.Len())
 	}
-	for k := range q.roster.all() {
+	for k := range q.roster.All() {
 		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && c.covered(m) && !c.waitsForRead(k) {
-			bad(5, "queue %q: key %q can deliver and %d consumers wait (class state %d, claim %d)", q.name, k.name, q.waiters.n, k.class.state, k.class.claim)
+			bad(5, "queue %q: key %q can deliver and %d consumers wait (class state %d, claim %d)", q.name, k.name, q.waiters.Len(), k.class.state, k.class.claim)
 		}
 	}
 }
@@ -355,7 +355,7 @@ func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
 			bad(2, "an open class of %q is not where it should be", q.name)
 		}
 	case classWaiting:
-		if e == nil || cl.at >= e.waiting.len() || e.waiting.h[cl.at] != cl || e.scheduler != q.scheduler {
+		if e == nil || cl.at >= e.waiting.Len() || e.waiting.Entries()[cl.at] != cl || e.scheduler != q.scheduler {
 			bad(17, "a waiting class of %q is not where it should be", q.name)
 		} else if e.at < 0 && e.eligible == 0 {
 			bad(20, "a class of %q waits for throttle %q, whose line does not have its entry", q.name, e.throttle.name)
@@ -435,8 +435,8 @@ func (s *throttleTable) check(c *core, bad report) {
 		}
 		// Entries of purged queues may still be in the line; they do not make it wait.
 		var first *entry
-		for _, e := range t.line.h {
-			if e.waiting.len() > 0 && !e.scheduler.detached && (first == nil || e.before(first)) {
+		for _, e := range t.line.Entries() {
+			if e.waiting.Len() > 0 && !e.scheduler.detached && (first == nil || e.Before(first)) {
 				first = e
 			}
 		}

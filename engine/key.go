@@ -159,7 +159,7 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	}
 	q.keys.add(h, k)
 	c.heads.keys++
-	k.seq = q.roster.add(k)
+	k.seq = q.roster.Add(k)
 	return k
 }
 
@@ -355,7 +355,7 @@ func (c *core) settle(k *fairKey) {
 // offer makes serve deliver messages of a queue, if consumers wait for it. It must be called
 // whenever the queue may be able to deliver and could not before.
 func (c *core) offer(q *queue) {
-	if q.waiters.first != nil && !q.offered {
+	if q.waiters.Head() != nil && !q.offered {
 		q.offered = true
 		c.waits.offers = append(c.waits.offers, q)
 	}
@@ -397,12 +397,12 @@ func (h *headCache) check(c *core, bad report) {
 	}
 	for _, q := range c.queues.byName {
 		keys += q.keys.n
-		for k := range q.roster.all() {
+		for k := range q.roster.All() {
 			count(k)
 		}
 	}
 	for _, r := range c.detached.queues {
-		for k := range r.keys.all() {
+		for k := range r.keys.All() {
 			count(k)
 		}
 	}

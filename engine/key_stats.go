@@ -414,7 +414,7 @@ func (l *busiestKeys) check(q *queue) error {
 		}
 		listed[b.name] = true
 	}
-	for k := range q.roster.all() {
+	for k := range q.roster.All() {
 		if k.busiest != listed[k.name] || !k.busiest && k.stats.delivered > l.least {
 			return fmt.Errorf("key %q with %d deliveries is not among the busiest, the least of which has %d", k.name, k.stats.delivered, l.least)
 		}

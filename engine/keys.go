@@ -175,7 +175,7 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 		*req = Oldest{Queue: req.Queue, started: true, epoch: c.epoch}
 	}
 	n, yields := 0, false
-	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
+	req.cursor = q.roster.WalkWhile(req.cursor, func(k *fairKey) bool {
 		if yields = n%oldestKeysPerUnit == 0 && !tx.more(); yields {
 			return false
 		}
@@ -237,7 +237,7 @@ func (c *core) keyState(k *fairKey) keyState {
 				return state
 			}
 		}
-		if q.waiters.n == 0 {
+		if q.waiters.Len() == 0 {
 			return stateNoConsumer
 		}
 		return stateReady
@@ -372,7 +372,7 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 		req.cursor, req.left, req.list, req.started, req.epoch = req.Cursor, req.Count, nil, true, c.epoch
 	}
 	yields := false
-	req.cursor = q.roster.walkWhile(req.cursor, func(k *fairKey) bool {
+	req.cursor = q.roster.WalkWhile(req.cursor, func(k *fairKey) bool {
 		if req.left == 0 {
 			return false
 		}

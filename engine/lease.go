@@ -222,7 +222,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	q.totals.durations.observeWait(waited)
 	m.since = c.leaseTime()
 	c.leases.byID[m.id] = m
-	c.leases.ends.push(m)
+	c.leases.ends.Push(m)
 	inOrder := !q.ordered() || c.isOut(m)
 	if m.throttles != nil {
 		c.useUnset(m)
@@ -301,7 +301,7 @@ func (c *core) writeLease(m *message) {
 // the same turn.
 func (c *core) endLease(m *message) {
 	delete(c.leases.byID, m.id)
-	c.leases.ends.remove(m)
+	c.leases.ends.Remove(m)
 	c.returnShares(m)
 	c.leaveOrder(m)
 	if m.expires != 0 {
@@ -375,5 +375,5 @@ func (w *leaseWalk) each(tx *Tx, fn func(m *message) bool) (over bool) {
 	return false
 }
 
-func (m *message) before(o *message) bool { return m.until < o.until }
-func (m *message) index() *int            { return &m.timer }
+func (m *message) Before(o *message) bool { return m.until < o.until }
+func (m *message) Index() *int            { return &m.timer }

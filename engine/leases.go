@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -25,8 +26,8 @@ import (
 // and its record, but its receipt is invalid.
 type leaseTable struct {
 	byID     map[ID]*message
-	ends     timers[*message] // by the end of the lease
-	deferred []deferredLease  // leases without a record so far, oldest first
+	ends     intrusive.Heap[*message] // by the end of the lease
+	deferred []deferredLease          // leases without a record so far, oldest first
 }
 
 func (t *leaseTable) reset() { *t = leaseTable{byID: map[ID]*message{}} }
@@ -34,7 +35,7 @@ func (t *leaseTable) reset() { *t = leaseTable{byID: map[ID]*message{}} }
 // next returns when the first lease expires, or the first deferred record is due.
 func (t *leaseTable) next(*core) int64 {
 	at := int64(never)
-	if m, ok := t.ends.next(); ok {
+	if m, ok := t.ends.First(); ok {
 		at = m.until
 	}
 	if len(t.deferred) > 0 {
@@ -49,7 +50,7 @@ func (t *leaseTable) next(*core) int64 {
 func (t *leaseTable) expire(c *core) {
 	least := c.tasks.budget.part(32)
 	for c.room() {
-		m, ok := t.ends.next()
+		m, ok := t.ends.First()
 		if !ok || m.until > c.now {
 			break
 		}
@@ -83,7 +84,7 @@ func (c *core) expireLease(m *message) {
 		// decision; its timer is set to hookDecisionMax in case the decision never comes.
 		m.deciding = true
 		m.until = c.now + hookDecisionMax
-		c.leases.ends.fix(m)
+		c.leases.ends.Fix(m)
 		fence := m.fence
 		c.askFailure(h, m, m.attempt, "", func(c *core, d hook.FailureDecision) {
 			if m.status == leased && m.fence == fence && c.leases.byID[m.id] == m && !m.key.purged() {
@@ -117,7 +118,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message with an expired lease cannot be read; it stays leased, retrying later")
 			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.RetryInterval)
-			c.leases.ends.fix(m)
+			c.leases.ends.Fix(m)
 			return
 		}
 	}
@@ -331,7 +332,7 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 	}
 	m.until = c.now + int64(d)
 	m.since, m.recovered = c.leasedAt(m), false // its consumer is alive: an expiry is a failure again
-	c.leases.ends.fix(m)
+	c.leases.ends.Fix(m)
 	if m.writes > 0 { // a deferred record will have the new end
 		c.writeLease(m)
 	}

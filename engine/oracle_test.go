@@ -433,7 +433,7 @@ func (o *oracle) overdue(s *Stepper) {
 	}
 	for _, q := range c.queues.byName {
 		if q.hasDemand() && q.scheduler.loaded() {
-			o.fail("%d clients wait for %q, which has messages", q.waiters.n, q.name)
+			o.fail("%d clients wait for %q, which has messages", q.waiters.Len(), q.name)
 		}
 	}
 }

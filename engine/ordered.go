@@ -157,7 +157,7 @@ func (c *core) retryInOrder(m *message, until int64) {
 	m.fence = max(m.fence, c.fenceBase()) + 1
 	m.lease = lease{until: until, retrying: true}
 	c.leases.byID[m.id] = m
-	c.leases.ends.push(m)
+	c.leases.ends.Push(m)
 	k.leased++
 	c.addMessages(k.queue, messageCounts{leased: 1, retrying: 1})
 	k.queue.order.of(k).m = m
@@ -217,7 +217,7 @@ func (q *queue) checkReorder(to *queueset.Values) error {
 // checkOrdered verifies what is out of the keys of a queue (32).
 func (c *core) checkOrdered(q *queue, bad report) {
 	retrying := int64(0)
-	for k := range q.roster.all() {
+	for k := range q.roster.All() {
 		m := k.outOf()
 		retrying += k.retryingCount()
 		if q.ordered() && k.leased > 1 || (m != nil) != (q.ordered() && k.leased > 0) {

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
 // queue is one queue: its settings, its keys, and the consumers that wait for it.
 type queue struct {
-	links[queue] // among the queues with the same dead-letter queue, see queueSet.byDLQ
+	intrusive.Links[queue] // among the queues with the same dead-letter queue, see queueSet.byDLQ
 
 	name string
 	no   uint32 // names the queue in keys of the store; never used again
@@ -39,7 +40,7 @@ type queue struct {
 
 	topics []string // that it is bound to
 
-	roster      roster[fairKey]
+	roster      intrusive.Roster[fairKey]
 	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
 	purgedAt    int64                  // when that was
 	settings    map[string]storage.Key // of keys that have some of their own
@@ -209,7 +210,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if !force && (q.total != 0 || !q.counted && q.keys.n > 0) {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
-	if other := c.queues.byDLQ[name].head(); other != nil {
+	if other := c.queues.byDLQ[name].Head(); other != nil {
 		return fmt.Errorf("%w: %q is the dead-letter queue of %q, alter or delete that one first", ErrInvalid, name, other.name)
 	}
 	if err := tx.keepAll(name); err != nil {
@@ -235,7 +236,7 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	if err := d.canBecomeDLQ(); err != nil {
 		return err
 	}
-	if other := c.queues.byDLQ[name].head(); other != nil {
+	if other := c.queues.byDLQ[name].Head(); other != nil {
 		return fmt.Errorf("%w: %q is the dead-letter queue of %q and has none of its own", ErrInvalid, name, other.name)
 	}
 	return nil
@@ -293,7 +294,7 @@ func (c *core) removeQueue(q *queue) {
 	delete(c.queues.pausedOut, q)
 	c.queues.names = nil
 	c.queues.deletedTotals.add(&q.totals)
-	if q.waiters.first != nil {
+	if q.waiters.Head() != nil {
 		c.queues.deleted = append(c.queues.deleted, q)
 		c.closeDeleted()
 	}
@@ -302,7 +303,7 @@ func (c *core) removeQueue(q *queue) {
 // closeSome ends the waits for queues that were deleted, as far as this turn goes.
 func (c *core) closeDeleted() {
 	for len(c.queues.deleted) > 0 && c.room() {
-		w := c.queues.deleted[0].waiters.first
+		w := c.queues.deleted[0].waiters.Head()
 		if w == nil {
 			c.queues.deleted = c.queues.deleted[1:]
 			continue

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -12,8 +13,8 @@ import (
 type queueSet struct {
 	byName     map[string]*queue
 	byNumber   map[uint32]*queue
-	byDLQ      map[string]*list[queue, *queue] // those that name a dead-letter queue, by its name
-	names      []string                        // in order; nil: to be built anew. Shared with replies: never changed
+	byDLQ      map[string]*intrusive.List[queue, *queue] // those that name a dead-letter queue, by its name
+	names      []string                                  // in order; nil: to be built anew. Shared with replies: never changed
 	nextNumber uint32
 	deleted    []*queue // waiters of theirs have to be answered
 
@@ -22,8 +23,8 @@ type queueSet struct {
 	totals        map[string]totals   // of the queues before a recovery, by name; nil: none is under way
 	pausedOut     map[*queue]struct{} // those whose deliveries are paused
 
-	versions     roster[scriptVersion] // the histories of all hooks, by age
-	versionBytes int                   // of their records
+	versions     intrusive.Roster[scriptVersion] // the histories of all hooks, by age
+	versionBytes int                             // of their records
 
 	untimed
 }
@@ -41,7 +42,7 @@ func (s *queueSet) reset() {
 	all := s.sums
 	all.reset()
 	*s = queueSet{
-		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, byDLQ: map[string]*list[queue, *queue]{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
+		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, byDLQ: map[string]*intrusive.List[queue, *queue]{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
 		sums: all, deletedTotals: s.deletedTotals, totals: before,
 	}
 }
@@ -53,10 +54,10 @@ func (s *queueSet) set(q *queue, set storage.Queue) {
 		if set.DLQ != "" {
 			l := s.byDLQ[set.DLQ]
 			if l == nil {
-				l = &list[queue, *queue]{}
+				l = &intrusive.List[queue, *queue]{}
 				s.byDLQ[set.DLQ] = l
 			}
-			l.pushBack(q)
+			l.PushBack(q)
 		}
 	}
 	q.set = set
@@ -65,7 +66,7 @@ func (s *queueSet) set(q *queue, set storage.Queue) {
 // leaveDLQ makes a queue one without a dead-letter queue.
 func (s *queueSet) leaveDLQ(q *queue) {
 	if l := s.byDLQ[q.set.DLQ]; l != nil {
-		if l.remove(q); l.head() == nil {
+		if l.Remove(q); l.Head() == nil {
 			delete(s.byDLQ, q.set.DLQ)
 		}
 	}

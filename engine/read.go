@@ -186,9 +186,9 @@ func (c *core) readFailed(r *read) {
 		return
 	}
 	c.backOff(r.key)
-	for n := r.key.queue.waiters.first; n != nil; {
+	for n := r.key.queue.waiters.Head(); n != nil; {
 		w := n.wait
-		n = n.next
+		n = n.Next()
 		if w.kind.forReads() {
 			c.finish(w.task, fmt.Errorf("%w: %w", ErrMisconf, r.err))
 		}

@@ -132,7 +132,7 @@ func (c *core) waitingTasks() []*Task {
 	var all []*Task
 	seen := map[*Task]bool{}
 	for _, name := range c.queueNames() {
-		for n := c.queues.byName[name].waiters.first; n != nil; n = n.next {
+		for n := c.queues.byName[name].waiters.Head(); n != nil; n = n.Next() {
 			if t := n.wait.task; !seen[t] {
 				seen[t] = true
 				all = append(all, t)
@@ -338,7 +338,7 @@ func (c *core) recoverLeases() error {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
 		}
 		c.leases.byID[m.id] = m
-		c.leases.ends.push(m)
+		c.leases.ends.Push(m)
 		if !m.retrying {
 			c.countInUse(m)
 			c.reserveAgain(m)
@@ -355,7 +355,7 @@ func (c *core) recoverDue(x *dueIndex) error {
 	it := c.store.Scan(x.family, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; ok = it.Next() {
-		if x.heap.len() >= c.cfg.DueWindow {
+		if x.heap.Len() >= c.cfg.DueWindow {
 			x.edge = string(it.Key())
 			break
 		}

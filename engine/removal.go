@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -64,7 +65,7 @@ func (t *ttlMessages) reset() {
 // next returns when the first entry is due. While all reads are in use their results come
 // as tasks, and no timer is needed.
 func (t *ttlMessages) next(c *core) int64 {
-	if t.batches >= ttlBatchesMax || t.index.heap.len() == 0 {
+	if t.batches >= ttlBatchesMax || t.index.heap.Len() == 0 {
 		return never
 	}
 	return max(t.index.first(), c.reads.pausedUntil, t.pausedUntil)
@@ -74,7 +75,7 @@ func (t *ttlMessages) next(c *core) int64 {
 func (t *ttlMessages) expire(c *core) {
 	var unread map[*queue]*ttlBatch
 	for c.room() {
-		d, ok := t.index.heap.next()
+		d, ok := t.index.heap.First()
 		if !ok || d.at > c.now {
 			break
 		}
@@ -283,7 +284,7 @@ type detachedQueue struct {
 	queue     *queue
 	no        uint32     // the number that the queue had
 	scheduler *scheduler // the scheduler that the queue had
-	keys      roster[fairKey]
+	keys      intrusive.Roster[fairKey]
 	named     bool // statistics of the keys are kept by name, not only in sum
 }
 
@@ -326,7 +327,7 @@ func (c *core) detach(r *detachedQueue) {
 
 // unfinished reports whether something of a detached queue is left to reclaim.
 func (c *core) unfinished(r *detachedQueue) bool {
-	return len(r.keys.blocks) > 0 || len(r.scheduler.classes) > 0 || c.delayed.index.byQueue[r.no] != nil || c.ttl.index.byQueue[r.no] != nil
+	return !r.keys.Empty() || len(r.scheduler.classes) > 0 || c.delayed.index.byQueue[r.no] != nil || c.ttl.index.byQueue[r.no] != nil
 }
 
 // reclaim reclaims a portion of the detached leases and keys, the oldest queue first. It is
@@ -349,9 +350,9 @@ func (c *core) reclaim() {
 // then classes, then keys.
 func (c *core) reclaimSome(r *detachedQueue) {
 	for ; c.detached.reclaimed < c.detached.max; c.detached.reclaimed++ {
-		if d := c.delayed.index.byQueue[r.no].head(); d != nil {
+		if d := c.delayed.index.byQueue[r.no].Head(); d != nil {
 			c.unschedule(d)
-		} else if d := c.ttl.index.byQueue[r.no].head(); d != nil {
+		} else if d := c.ttl.index.byQueue[r.no].Head(); d != nil {
 			c.unindex(&c.ttl.index, d.at, d.mk)
 		} else {
 			break
@@ -365,7 +366,7 @@ func (c *core) reclaimSome(r *detachedQueue) {
 		c.dropClass(cl)
 	}
 	for c.detached.reclaimed < c.detached.max {
-		k := r.keys.shift()
+		k := r.keys.Shift()
 		if k == nil {
 			return
 		}
@@ -422,10 +423,10 @@ const looksPerUnit = 4
 // reclaimLeases drops a portion of the detached leases.
 func (c *core) reclaimLeases() {
 	for n := 1; c.detached.leases > 0 && c.detached.reclaimed < c.detached.max; n++ {
-		if c.detached.leaseAt >= c.leases.ends.len() {
+		if c.detached.leaseAt >= c.leases.ends.Len() {
 			c.detached.leaseAt = 0
 		}
-		if m := c.leases.ends.h[c.detached.leaseAt]; m.key.purged() {
+		if m := c.leases.ends.Entries()[c.detached.leaseAt]; m.key.purged() {
 			c.dropLease(m) // another lease takes its index
 			c.detached.reclaimed++
 			continue
@@ -441,7 +442,7 @@ func (c *core) reclaimLeases() {
 // range deletion.
 func (c *core) dropLease(m *message) {
 	delete(c.leases.byID, m.id)
-	c.leases.ends.remove(m)
+	c.leases.ends.Remove(m)
 	c.detached.leases--
 	m.key.leased--
 	c.returnShares(m)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -110,17 +111,19 @@ type ResultRequest struct {
 
 // resultWait is a request that the end of the message answers.
 type resultWait struct {
-	links[resultWait] // of those of the message
-	task              *Task
-	req               *ResultRequest
-	queue             *queue
-	sums              *sums
-	atomic            bool        // of a transaction: the task goes on when all of its calls can
-	next              *resultWait // of the same task
+	intrusive.Links[resultWait] // of those of the message
+	task                        *Task
+	req                         *ResultRequest
+	queue                       *queue
+	sums                        *sums
+	atomic                      bool        // of a transaction: the task goes on when all of its calls can
+	next                        *resultWait // of the same task
 }
 
 // resultWaits are those of one message, in the order of their arrival.
-type resultWaits struct{ list[resultWait, *resultWait] }
+type resultWaits struct {
+	intrusive.List[resultWait, *resultWait]
+}
 
 // Result finds out what has become of a message, and leaves it in the request. ErrWouldBlock
 // means that the task waits. In a transaction it does not wait for the end of the message.
@@ -240,7 +243,7 @@ func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
 		all = &resultWaits{}
 		q.resultWaits[req.ID] = all
 	}
-	all.pushBack(a)
+	all.PushBack(a)
 	q.awaited++
 	a.sums.awaited++
 	return a
@@ -274,12 +277,12 @@ func (t *Task) ends() *resultWait {
 // leave removes a request from those of its message.
 func (a *resultWait) leave() {
 	all := a.queue.resultWaits[a.req.ID]
-	if all == nil || a.prev == nil && all.first != a {
+	if all == nil || a.Prev() == nil && all.Head() != a {
 		return // it was answered
 	}
 	a.queue.awaited--
 	a.sums.awaited--
-	if all.remove(a); all.n == 0 {
+	if all.Remove(a); all.Len() == 0 {
 		delete(a.queue.resultWaits, a.req.ID)
 	}
 }
@@ -288,7 +291,7 @@ func (a *resultWait) leave() {
 func (q *queue) checkResultWaits(bad report) {
 	n := int64(0)
 	for _, all := range q.resultWaits {
-		n += int64(all.n)
+		n += int64(all.Len())
 	}
 	if n != q.awaited {
 		bad(24, "queue %q: %d requests wait for results, it says %d", q.name, n, q.awaited)
@@ -329,7 +332,7 @@ func (c *core) tellThese(all *resultWaits, r *Result) {
 		answer = *r
 		answer.Value = bytes.Clone(answer.Value) // the bytes are of the ack, whose client goes on
 	}
-	for a := all.first; a != nil; a = all.first {
+	for a := all.Head(); a != nil; a = all.Head() {
 		c.spend(1)
 		a.leave()
 		a.req.answered = true
@@ -348,8 +351,8 @@ func (c *core) tellAll(q *queue, err error) {
 			c.tellThese(q.resultWaits[id], nil)
 			continue
 		}
-		for all := q.resultWaits[id]; all.first != nil; {
-			a := all.first
+		for all := q.resultWaits[id]; all.Head() != nil; {
+			a := all.Head()
 			c.spend(1)
 			if a.leave(); !a.atomic {
 				c.finish(a.task, err)

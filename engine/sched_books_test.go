@@ -127,18 +127,18 @@ func (t *schedThrottle) amount() float64 {
 
 func (s *schedSim) timeFor(m *schedMessage, at int64) {
 	m.at = at
-	s.timed.push(&schedEvent{at: at, order: m.seq, m: m, state: m.state})
+	s.timed.Push(&schedEvent{at: at, order: m.seq, m: m, state: m.state})
 }
 
 // promote records the changes that time alone makes: delayed messages become ready, and leases
 // expire.
 func (s *schedSim) promote() {
 	for {
-		e, ok := s.timed.next()
+		e, ok := s.timed.First()
 		if !ok || e.at > s.now {
 			return
 		}
-		s.timed.remove(e)
+		s.timed.Remove(e)
 		m := e.m
 		if m.state != e.state || m.at != e.at {
 			continue

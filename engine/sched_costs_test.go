@@ -52,7 +52,7 @@ func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 			}
 			w.Do(tasks...)
 			keys := map[*fairKey]standing{}
-			for k := range w.core.queues.byName["q"].roster.all() {
+			for k := range w.core.queues.byName["q"].roster.All() {
 				keys[k] = standingOf(k)
 			}
 			all, most := 0, 0

@@ -28,7 +28,7 @@ func plantedFaults() []plantedFault {
 				if e := t.entries[c.queues.byName["q0"]]; e != nil {
 					e.turn = 0
 					if e.at >= 0 {
-						t.line.fix(e)
+						t.line.Fix(e)
 					}
 				}
 			}
@@ -49,7 +49,7 @@ func plantedFaults() []plantedFault {
 		}, func(s *schedSim) bool { return s.severalShare() < 0.5 }},
 		{"5: credit is never lost", func(c *core) {
 			for _, q := range c.queues.byName {
-				for k := range q.roster.all() {
+				for k := range q.roster.All() {
 					k.credit = min(k.credit, 0)
 				}
 			}
@@ -61,7 +61,7 @@ func plantedFaults() []plantedFault {
 		}, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
 		{"7: an explanation names the throttles that are full", func(c *core) {
 			for _, q := range c.queues.byName {
-				for k := range q.roster.all() {
+				for k := range q.roster.All() {
 					if k.class != nil && k.class.state == classWaiting {
 						k.window[0].throttles.set = nil
 					}
@@ -70,7 +70,7 @@ func plantedFaults() []plantedFault {
 		}, (*schedSim).misexplained},
 		{"9: the order of delivery is told what a message costs", func(c *core) {
 			for _, q := range c.queues.byName {
-				for k := range q.roster.all() {
+				for k := range q.roster.All() {
 					k.placedCost = 1
 				}
 			}
@@ -175,7 +175,7 @@ func (k *fairKey) moveTo(round int64) {
 	k.due = round
 	cl.insert(&k.dispatchKey)
 	if cl.state == classWaiting {
-		cl.entry.waiting.fix(cl)
+		cl.entry.waiting.Fix(cl)
 	} else {
 		cl.scheduler.open.fix(cl)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -31,8 +32,8 @@ type schedSim struct {
 	budgets   []*schedBudget
 	workers   []*schedWorker
 	messages  map[ID]*schedMessage
-	events    timers[*schedEvent]
-	timed     timers[*schedEvent] // ends of delays and leases
+	events    intrusive.Heap[*schedEvent]
+	timed     intrusive.Heap[*schedEvent] // ends of delays and leases
 	ordered   uint64
 	woken     []*schedWorker
 	asked     []*schedWorker // workers whose leases in this Do got fewer messages than they asked for, at once
@@ -99,10 +100,10 @@ type schedEvent struct {
 	i     int
 }
 
-func (e *schedEvent) before(o *schedEvent) bool {
+func (e *schedEvent) Before(o *schedEvent) bool {
 	return e.at < o.at || e.at == o.at && e.order < o.order
 }
-func (e *schedEvent) index() *int { return &e.i }
+func (e *schedEvent) Index() *int { return &e.i }
 
 const schedStart = 1_700_000_000
 
@@ -149,7 +150,7 @@ func (s *schedSim) unfair(count *int, format string, args ...any) {
 // after schedules an event.
 func (s *schedSim) after(d time.Duration, do func()) {
 	s.ordered++
-	s.events.push(&schedEvent{at: s.now + int64(max(d, 0)), order: s.ordered, do: do})
+	s.events.Push(&schedEvent{at: s.now + int64(max(d, 0)), order: s.ordered, do: do})
 }
 
 // run advances the time by d, event by event, or until enough returns true.
@@ -157,7 +158,7 @@ func (s *schedSim) run(d time.Duration, enough func() bool) {
 	end := s.now + int64(d)
 	for s.now < end && len(s.faults) == 0 && (enough == nil || !enough()) {
 		at := end
-		if e, ok := s.events.next(); ok {
+		if e, ok := s.events.First(); ok {
 			at = min(at, e.at)
 		}
 		if t := s.step.core.nextTimer(); t > 0 {
@@ -166,11 +167,11 @@ func (s *schedSim) run(d time.Duration, enough func() bool) {
 		at = min(at, s.nextToken())
 		s.moveTo(at)
 		for len(s.faults) == 0 {
-			e, ok := s.events.next()
+			e, ok := s.events.First()
 			if !ok || e.at > s.now {
 				break
 			}
-			s.events.remove(e)
+			s.events.Remove(e)
 			e.do()
 		}
 	}

@@ -127,8 +127,8 @@ func TestFaultsOfThrottlesByCostAreFound(t *testing.T) {
 	}{
 		"a debt is paid": {each(func(_ *core, t *throttle) { t.tokens = max(t.tokens, 0) }), func(s *schedSim, _ *schedKey) bool { return broken(s) }},
 		"tokens are saved for the class that is next": {each(func(_ *core, t *throttle) {
-			for e, ok := t.line.next(); ok && e.need() > 1; e, ok = t.line.next() {
-				t.line.remove(e)
+			for e, ok := t.line.First(); ok && e.need() > 1; e, ok = t.line.First() {
+				t.line.Remove(e)
 			}
 		}), func(_ *schedSim, dear *schedKey) bool { return dear.got < 10 }},
 		"a message takes its cost": {each(func(c *core, t *throttle) { t.tokens = min(t.tokens+0.5, float64(t.set.Burst)) }), func(s *schedSim, _ *schedKey) bool { return broken(s) }},

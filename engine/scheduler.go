@@ -173,7 +173,7 @@ func (c *core) setHead(q *queue, k *dispatchKey, h head) {
 // offerLoaded has a queue served if it waited for a key whose messages were being read, and
 // that key is no longer the first.
 func (c *core) offerLoaded(q *queue) {
-	if q.waiters.first != nil && q.scheduler.loaded() {
+	if q.waiters.Head() != nil && q.scheduler.loaded() {
 		c.offer(q)
 	}
 }

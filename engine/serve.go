@@ -62,23 +62,23 @@ func (c *core) ready() *queue {
 // the queue can deliver. When nothing is being read for the queue any more, tasks that wait for
 // window reads only are run as well: they end without a message, or take one of another queue.
 func (c *core) serveQueue(q *queue) {
-	for q.scheduler.hasOpen() && q.waiters.first != nil && c.health.failed == nil {
+	for q.scheduler.hasOpen() && q.waiters.Head() != nil && c.health.failed == nil {
 		if !c.room() {
 			c.offer(q)
 			return
 		}
-		first := q.waiters.first
+		first := q.waiters.Head()
 		first.wait.task.resume(c)
-		if q.waiters.first == first {
+		if q.waiters.Head() == first {
 			break // it could take no message
 		}
 	}
 	if q.awaitingRead > 0 {
 		return
 	}
-	for n := q.waiters.first; n != nil; {
+	for n := q.waiters.Head(); n != nil; {
 		w := n.wait
-		n = n.next
+		n = n.Next()
 		if w.kind.forReads() && w.task.wait == w && !w.loading() {
 			w.task.resume(c)
 		}

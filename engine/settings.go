@@ -336,7 +336,7 @@ func (c *core) forgetKey(k *fairKey) {
 	c.heads.keys--
 	c.dropKey(k)
 	q.order.forget(k)
-	q.roster.remove(k.seq)
+	q.roster.Remove(k.seq)
 	if k.busiest {
 		q.idle.busiest.forgotten(k)
 	}

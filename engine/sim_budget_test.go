@@ -407,7 +407,7 @@ func (s *sim) budgetsAtEnd() {
 		})})
 	}
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
-		for a := range tx.core.accounts.list.all() {
+		for a := range tx.core.accounts.list.All() {
 			if i := a.info(); i.Reserved != 0 || i.Waiting != 0 {
 				s.oracle.fail("budget %s: nothing is leased, %d is reserved; %d keys wait", i.Name, i.Reserved, i.Waiting)
 			}
@@ -432,7 +432,7 @@ func (s *sim) breakBudgets() {
 			l.listed = true
 		}
 	case creditNotWritten:
-		for a := range c.accounts.list.all() {
+		for a := range c.accounts.list.All() {
 			a.freedIn = 0
 		}
 	default:
@@ -475,7 +475,7 @@ func (s *sim) repeatRefills() {
 	if s.mutant != refillRepeated {
 		return
 	}
-	for a := range c.accounts.list.all() {
+	for a := range c.accounts.list.All() {
 		if ticks := a.calendar.Load().Schedule(); ticks != nil {
 			a.sums.NextAt = ticks.First(c.calendar())
 		}

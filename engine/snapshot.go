@@ -1,6 +1,10 @@
 package engine
 
 import (
+	"iter"
+
+	"github.com/tidwall/btree"
+
 	"github.com/faisca/fila/internal/directory"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/ledger"
@@ -123,4 +127,61 @@ func (s *Snapshot) withTopic(name string, b *bindings) *Snapshot {
 		next.topics = s.topics.with(name, b)
 	}
 	return &next
+}
+
+// ordered is an immutable map in the order of its keys, for Snapshot. A change returns a new
+// map that shares all but O(log n) nodes with the former one, which other goroutines may be
+// reading. The zero value is empty.
+type ordered[V any] struct{ tree *btree.Map[string, V] }
+
+// orderedDegree is small, since a change copies the nodes on a path.
+const orderedDegree = 8
+
+// len returns the number of entries.
+func (o ordered[V]) len() int {
+	if o.tree == nil {
+		return 0
+	}
+	return o.tree.Len()
+}
+
+// get returns the value of a key; ok is false if there is none.
+func (o ordered[V]) get(key string) (v V, ok bool) {
+	if o.tree == nil {
+		return v, false
+	}
+	return o.tree.Get(key)
+}
+
+// edit returns a copy that may be changed until it is published. Only the loop may call it:
+// copying marks nodes of the original as shared, which concurrent readers ignore, but which
+// a concurrent copy would race with.
+func (o ordered[V]) edit() ordered[V] {
+	if o.tree == nil {
+		return ordered[V]{tree: btree.NewMap[string, V](orderedDegree)}
+	}
+	return ordered[V]{tree: o.tree.Copy()}
+}
+
+// with returns a copy with an entry added or replaced.
+func (o ordered[V]) with(key string, v V) ordered[V] {
+	next := o.edit()
+	next.tree.Set(key, v)
+	return next
+}
+
+// without returns a copy without an entry.
+func (o ordered[V]) without(key string) ordered[V] {
+	next := o.edit()
+	next.tree.Delete(key)
+	return next
+}
+
+// from iterates over the entries in the order of their keys, from a key on.
+func (o ordered[V]) from(key string) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		if o.tree != nil {
+			o.tree.Ascend(key, yield)
+		}
+	}
 }

@@ -44,7 +44,7 @@ type act struct {
 
 func acts() map[string]act {
 	receipts := func(w *world) (rs []Receipt) {
-		for _, m := range w.core.leases.ends.h {
+		for _, m := range w.core.leases.ends.Entries() {
 			rs = append(rs, Receipt{ID: m.id, Fence: m.fence})
 		}
 		return rs
@@ -64,7 +64,7 @@ func acts() map[string]act {
 		}},
 		"CANCEL": {turns: 3, call: func(w *world) func(tx *Tx) error {
 			req := &Cancel{Queue: "q"}
-			for k := range w.core.queues.byName["q"].roster.all() {
+			for k := range w.core.queues.byName["q"].roster.All() {
 				req.IDs = append(req.IDs, k.window[0].id)
 			}
 			return func(tx *Tx) error { _, err := tx.Cancel(req); return err }
@@ -242,7 +242,7 @@ func TestATrimmedIndexKeepsTheEarliestEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
-		if n := w.core.delayed.index.heap.len(); n > 2*window || i > 2*window && n < window/2 {
+		if n := w.core.delayed.index.heap.Len(); n > 2*window || i > 2*window && n < window/2 {
 			t.Fatalf("the head has %d of %d entries, for a window of %d", n, i+1, window)
 		}
 	}

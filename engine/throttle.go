@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -42,17 +43,17 @@ type throttle struct {
 
 	adaptive *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
 
-	entries     map[*queue]*entry // by queue, of queues with classes that name it
-	line        timers[*entry]    // entries that take part in its room, by turn
-	vtime       float64           // virtual time: the start tag of the last turn, see admission.go
-	claims      []*class          // classes with a claim on it, by the number of the claim
-	reservedFor *class            // the class for which a slot and its need of tokens are reserved; nil: none
-	reserved    int64             // tokens that are reserved for it
-	first       *class            // by cost: the class whose turn is next, for which tokens are saved, see claims.go
-	savers      []*throttle       // throttles by cost that save tokens for a class that needs this one, too
-	listed      bool              // it is in grants.throttles
-	wakeAt      int64             // time of its timer, Unix nanoseconds
-	timer       int               // index in throttleTable.timers; -1: no timer
+	entries     map[*queue]*entry      // by queue, of queues with classes that name it
+	line        intrusive.Heap[*entry] // entries that take part in its room, by turn
+	vtime       float64                // virtual time: the start tag of the last turn, see admission.go
+	claims      []*class               // classes with a claim on it, by the number of the claim
+	reservedFor *class                 // the class for which a slot and its need of tokens are reserved; nil: none
+	reserved    int64                  // tokens that are reserved for it
+	first       *class                 // by cost: the class whose turn is next, for which tokens are saved, see claims.go
+	savers      []*throttle            // throttles by cost that save tokens for a class that needs this one, too
+	listed      bool                   // it is in grants.throttles
+	wakeAt      int64                  // time of its timer, Unix nanoseconds
+	timer       int                    // index in throttleTable.timers; -1: no timer
 
 	freedAt   int64   // when a lease that it counts ended last, Unix nanoseconds
 	gap       float64 // exponential moving average of the nanoseconds between two such ends
@@ -63,8 +64,8 @@ type throttle struct {
 	waitingKeys              // of keys, those in classes that wait in its line
 }
 
-func (t *throttle) before(o *throttle) bool { return t.wakeAt < o.wakeAt }
-func (t *throttle) index() *int             { return &t.timer }
+func (t *throttle) Before(o *throttle) bool { return t.wakeAt < o.wakeAt }
+func (t *throttle) Index() *int             { return &t.timer }
 
 // tokenSlack is the part of a token by which a bucket may be short and still admit. It covers
 // the rounding of level.
@@ -371,7 +372,7 @@ func (t *throttle) restartTurns() {
 	for _, e := range t.entries {
 		e.turn, e.step = t.vtime, 1
 	}
-	t.line.rebuild(t.line.h)
+	t.line.Rebuild(t.line.Entries())
 }
 
 // DeleteThrottle deletes the setting of a throttle key, which then limits nothing, and reports
@@ -388,7 +389,7 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key))
 	c.out.sync = true
 	delete(c.throttles.byName, key)
-	c.throttles.list.remove(t.seq)
+	c.throttles.list.Remove(t.seq)
 	c.leaveUnset(t)
 	t.set, t.adaptive = storage.Throttle{}, nil // without limits, it has room for all classes in its line
 	c.disarm(t)

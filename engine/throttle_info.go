@@ -77,7 +77,7 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) {
 // looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
 // first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
 func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
-	next = tx.core.throttles.list.walk(cursor, count, func(t *throttle) {
+	next = tx.core.throttles.list.Walk(cursor, count, func(t *throttle) {
 		if match(t.name) {
 			list = append(list, tx.core.throttleInfo(t))
 		}

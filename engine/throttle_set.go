@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
 // throttleTable is the component of all throttles.
 type throttleTable struct {
 	byName  map[string]*throttle
-	list    roster[throttle]
+	list    intrusive.Roster[throttle]
 	version uint64 // incremented when a throttle is added or removed: throttle sets of an older version are stale
 
-	timers   timers[*throttle] // armed timers: next tokens and ends of reservations
-	idle     int               // classes in scheduler.idle of all queues
-	order    uint64            // last number given to an entry in a line or a claim
-	afterCut int64             // later than all cuts of adaptive throttles, see leaseTime
+	timers   intrusive.Heap[*throttle] // armed timers: next tokens and ends of reservations
+	idle     int                       // classes in scheduler.idle of all queues
+	order    uint64                    // last number given to an entry in a line or a claim
+	afterCut int64                     // later than all cuts of adaptive throttles, see leaseTime
 
 	unset map[string]*unsetKey // throttle keys without a setting that live leases name
 
@@ -41,7 +42,7 @@ func (s *throttleTable) reset() {
 
 // next is the time of the first timer of a throttle.
 func (s *throttleTable) next(*core) int64 {
-	if t, ok := s.timers.next(); ok {
+	if t, ok := s.timers.First(); ok {
 		return t.wakeAt
 	}
 	return never
@@ -54,7 +55,7 @@ func (s *throttleTable) behind(c *core) bool { return c.grants.pending() || s.ne
 // has left: beside a full inbox the serve step alone would deliver a third of it.
 func (s *throttleTable) expire(c *core) {
 	for c.room() {
-		t, ok := s.timers.next()
+		t, ok := s.timers.First()
 		if !ok || t.wakeAt > c.now {
 			break
 		}
@@ -73,7 +74,7 @@ func (c *core) addThrottle(key string, set storage.Throttle) *throttle {
 	t.adapt(nil)
 	c.throttles.byName[key] = t
 	c.throttles.version++
-	t.seq = c.throttles.list.add(t)
+	t.seq = c.throttles.list.Add(t)
 	return t
 }
 
@@ -91,7 +92,7 @@ func (c *core) checkThrottleKey(key string) error {
 
 // need is how many tokens the class takes whose turn is next in the entry, 1 if none waits.
 func (e *entry) need() int64 {
-	if cl, ok := e.waiting.next(); ok {
+	if cl, ok := e.waiting.First(); ok {
 		return cl.need(cl.flowAt(e.throttle))
 	}
 	return 1
@@ -100,7 +101,7 @@ func (e *entry) need() int64 {
 // nextNeed is how many tokens the class takes that is next in the line of the throttle, 1 if
 // none waits.
 func (t *throttle) nextNeed() int64 {
-	if e, ok := t.line.next(); ok {
+	if e, ok := t.line.First(); ok {
 		return e.need()
 	}
 	return 1
@@ -115,7 +116,7 @@ func (c *core) arm(t *throttle) {
 		at = c.save(t)
 	}
 	if t.set.Rate > 0 {
-		if tokens := t.required(t.nextNeed()) + t.reserved; t.line.len() > 0 && t.slotsBeside(t.reservedSlots()) && !t.holds(c.now, tokens) {
+		if tokens := t.required(t.nextNeed()) + t.reserved; t.line.Len() > 0 && t.slotsBeside(t.reservedSlots()) && !t.holds(c.now, tokens) {
 			at = min(at, t.holdsAt(c.now, tokens))
 		}
 		if cl := t.nextClaim(); cl != nil { // it takes over what is reserved for a later one
@@ -133,16 +134,16 @@ func (c *core) arm(t *throttle) {
 	}
 	t.wakeAt = max(at, c.now+1)
 	if t.timer < 0 {
-		c.throttles.timers.push(t)
+		c.throttles.timers.Push(t)
 	} else {
-		c.throttles.timers.fix(t)
+		c.throttles.timers.Fix(t)
 	}
 }
 
 // disarm stops the timer of a throttle.
 func (c *core) disarm(t *throttle) {
 	if t.timer >= 0 {
-		c.throttles.timers.remove(t)
+		c.throttles.timers.Remove(t)
 	}
 }
 

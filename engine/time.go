@@ -46,7 +46,7 @@ func (*timekeeper) reset() {}
 // next returns when the time is written on its own.
 func (t *timekeeper) next(c *core) int64 {
 	first := min(c.delayed.index.first(), c.ttl.index.first())
-	if m, ok := c.leases.ends.next(); ok {
+	if m, ok := c.leases.ends.First(); ok {
 		first = min(first, m.until)
 	}
 	if first == never || c.health.full != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 
@@ -90,7 +91,7 @@ type topic struct {
 // topicTable is the component of topics.
 type topicTable struct {
 	byName map[string]*topic
-	list   roster[topic]
+	list   intrusive.Roster[topic]
 	bound  int // bindings of all topics
 	// Since the start, of topics that are gone or have never been as well.
 	published, unmatched, copies uint64
@@ -137,7 +138,7 @@ func (t *topicTable) stats() TopicStats {
 // check verifies invariant 31.
 func (t *topicTable) check(c *core, bad report) {
 	listed, bound, known := 0, 0, 0
-	for one := range t.list.all() {
+	for one := range t.list.All() {
 		listed++
 		if t.byName[one.name] != one {
 			bad(31, "topic %q is listed and not found under its name", one.name)
@@ -265,7 +266,7 @@ func (c *core) addBinding(name string, b Binding) bool {
 	if t == nil {
 		t = &topic{name: name}
 		s.byName[name] = t
-		t.seq = s.list.add(t)
+		t.seq = s.list.Add(t)
 	}
 	_, found := t.bindings.find(b.Queue)
 	if !found {
@@ -307,7 +308,7 @@ func (c *core) unbind(t *topic, q *queue) {
 	s.bound--
 	if t.bindings == nil {
 		delete(s.byName, t.name)
-		s.list.remove(t.seq)
+		s.list.Remove(t.seq)
 	}
 	c.out.snapshot = c.out.snapshot.withTopic(t.name, t.bindings)
 	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateTopic, t.name, q.name))
@@ -355,7 +356,7 @@ func (tx *Tx) Bound(topic, queue string) bool {
 // Topics lists up to count topics from a cursor on, filtered by match. The next cursor is 0 at the
 // end. A topic that exists during the whole listing is listed exactly once.
 func (tx *Tx) Topics(cursor uint64, count int, match func(string) bool) (next uint64, list []TopicInfo) {
-	next = tx.core.topics.list.walk(cursor, count, func(t *topic) {
+	next = tx.core.topics.list.Walk(cursor, count, func(t *topic) {
 		if match(t.name) {
 			list = append(list, t.info())
 		}
@@ -397,7 +398,7 @@ func (p *queuePlan) planBindings() error {
 		}
 	}
 	if p.set.Prune {
-		for t := range c.topics.list.all() {
+		for t := range c.topics.list.All() {
 			for _, b := range t.bindings.all() {
 				if _, stays := p.after[b.Queue]; stays && !inSet[[2]string{t.name, b.Queue}] {
 					p.bindings = append(p.bindings, bindingChange{QueueChange: QueueChange{Action: QueueUnbind, Queue: b.Queue, Topic: t.name}})

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"time"
+
+	"github.com/faisca/fila/internal/intrusive"
 )
 
 // waitSet holds the parked tasks. A call that cannot continue parks its task with the kind of
@@ -38,8 +40,8 @@ import (
 // the lines and its end; parked for something else it leaves them. A parked task blocks the
 // later tasks of its client. A recovery queues all of them again (unparkAll).
 type waitSet struct {
-	timed     timers[*wait]    // waits with an end
-	parked    map[uint64]*Task // by id of the client
+	timed     intrusive.Heap[*wait] // waits with an end
+	parked    map[uint64]*Task      // by id of the client
 	rotations rotations
 
 	offers    []*queue // may be able to deliver, and have waiters: serve looks at them
@@ -53,7 +55,7 @@ func (s *waitSet) reset() { s.offers = nil }
 
 // next returns the end of the wait that ends first.
 func (s *waitSet) next(*core) int64 {
-	if w, ok := s.timed.next(); ok {
+	if w, ok := s.timed.First(); ok {
 		return w.until
 	}
 	return never
@@ -62,7 +64,7 @@ func (s *waitSet) next(*core) int64 {
 // expire ends the waits whose end has come, without a message and without an error.
 func (s *waitSet) expire(c *core) {
 	for c.room() {
-		w, ok := s.timed.next()
+		w, ok := s.timed.First()
 		if !ok || w.until > c.now {
 			break
 		}
@@ -104,20 +106,22 @@ type wait struct {
 	timer int         // index in waitSet.timed, or -1
 }
 
-func (w *wait) before(o *wait) bool { return w.until < o.until }
-func (w *wait) index() *int         { return &w.timer }
+func (w *wait) Before(o *wait) bool { return w.until < o.until }
+func (w *wait) Index() *int         { return &w.timer }
 
 // waiter is the place of a wait in the line of one queue.
 type waiter struct {
 	wait  *wait
 	queue *queue
-	links[waiter]
+	intrusive.Links[waiter]
 }
 
 // waiters is the line of the waits for a queue, first come first served. A wait costs nothing
 // while it is in the line: serve looks only at the first, and only when the queue may deliver.
 // The list is linked through the waits, so leaving takes O(1) and no allocation.
-type waiters struct{ list[waiter, *waiter] }
+type waiters struct {
+	intrusive.List[waiter, *waiter]
+}
 
 // park makes the task of tx wait, in the lines of queues if there are any, and returns
 // ErrWouldBlock. until is the end of a wait for messages, 0 for none.
@@ -140,7 +144,7 @@ func (tx *Tx) park(kind waitKind, queues []*queue, until int64) error {
 	}
 	c.joinLines(w, queues)
 	if w.until = until; until > 0 {
-		c.waits.timed.push(w)
+		c.waits.timed.Push(w)
 	}
 	if kind.idle() {
 		c.markHeldUp(t)
@@ -169,9 +173,9 @@ func (c *core) joinLines(w *wait, queues []*queue) {
 	}
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
-		q.waiters.pushBack(&w.nodes[len(w.nodes)-1])
+		q.waiters.PushBack(&w.nodes[len(w.nodes)-1])
 		c.queues.sums.waiters++
-		if q.waiters.n == 1 {
+		if q.waiters.Len() == 1 {
 			c.demandChanged(q)
 		}
 		if q.scheduler.loaded() {
@@ -190,15 +194,15 @@ func (w *wait) waitsIn(queues []*queue) bool {
 func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
 		q := w.nodes[i].queue
-		q.waiters.remove(&w.nodes[i])
+		q.waiters.Remove(&w.nodes[i])
 		c.queues.sums.waiters--
-		if q.waiters.first == nil {
+		if q.waiters.Head() == nil {
 			c.unreserveQueue(q)
 		}
 	}
 	w.nodes = nil
 	if w.timer >= 0 {
-		c.waits.timed.remove(w)
+		c.waits.timed.Remove(w)
 	}
 }
 
@@ -274,7 +278,7 @@ func (tx *Tx) Waiters(queue string, count int) (list []Waiter, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for n := q.waiters.first; n != nil && len(list) < count; n = n.next {
+	for n := q.waiters.Head(); n != nil && len(list) < count; n = n.Next() {
 		t := n.wait.task
 		if n.wait.kind != waitMessages || t.Client == nil {
 			continue // a command in progress

@@ -1,6 +1,6 @@
 //go:build !race
 
-package engine
+package intrusive
 
 import (
 	"math/rand/v2"
@@ -13,12 +13,12 @@ import (
 func TestARosterListsItsEntriesInBoundedBlocks(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
-		var r roster[uint64]
+		var r Roster[uint64]
 		var model []uint64
 		check := func() {
 			t.Helper()
 			var got []uint64
-			for what := range r.all() {
+			for what := range r.All() {
 				got = append(got, *what)
 			}
 			if !slices.Equal(got, model) {
@@ -37,7 +37,7 @@ func TestARosterListsItsEntriesInBoundedBlocks(t *testing.T) {
 			adds := rng.IntN(3000)
 			for range adds {
 				seq := r.last + 1
-				if r.add(&seq) != seq {
+				if r.Add(&seq) != seq {
 					t.Fatal("numbers leave gaps")
 				}
 				model = append(model, seq)
@@ -48,13 +48,13 @@ func TestARosterListsItsEntriesInBoundedBlocks(t *testing.T) {
 				if !old {
 					at = rng.IntN(len(model))
 				}
-				r.remove(model[at])
+				r.Remove(model[at])
 				model = slices.Delete(model, at, at+1)
 			}
 			check()
 			var paged []uint64
 			for cursor := uint64(0); ; {
-				if cursor = r.walk(cursor, 1+rng.IntN(500), func(what *uint64) { paged = append(paged, *what) }); cursor == 0 {
+				if cursor = r.Walk(cursor, 1+rng.IntN(500), func(what *uint64) { paged = append(paged, *what) }); cursor == 0 {
 					break
 				}
 			}
@@ -63,7 +63,7 @@ func TestARosterListsItsEntriesInBoundedBlocks(t *testing.T) {
 			}
 		}
 		for len(model) > 0 {
-			if got := r.shift(); got == nil || *got != model[0] {
+			if got := r.Shift(); got == nil || *got != model[0] {
 				t.Fatalf("seed %d: the first is %v, want %d", seed, got, model[0])
 			}
 			model = model[1:]
