@@ -56,7 +56,7 @@ func (c *core) moved(a *account, amount int64) {
 		a.dry = false
 		c.freed(a)
 	} else {
-		c.drained(a.line)
+		c.order.Drained(a.name)
 	}
 	if before := a.sums.Balance() - amount; a.low > 0 && before >= a.low-1 && a.sums.Balance() < a.low-1 {
 		c.emitBudget(EventBudgetLow, a)
@@ -87,32 +87,28 @@ func noBudget(name string) error {
 // nil for one that does not exist. It looks them up again if a budget has been added or removed
 // since.
 func (c *core) accountsOf(l *throttleSet) []*account {
-	if l == nil || len(l.budgets) == 0 {
+	if l == nil || len(l.Budgets) == 0 {
 		return nil
 	}
 	if l.accountsIn != c.accounts.version {
-		l.accounts, l.accountsIn = make([]*account, len(l.budgets)), c.accounts.version
-		for i, name := range l.budgets {
+		l.accounts, l.accountsIn = make([]*account, len(l.Budgets)), c.accounts.version
+		for i, name := range l.Budgets {
 			l.accounts[i] = c.accounts.byName.Get(name)
 		}
 	}
 	return l.accounts
 }
 
-// reserveCharge keeps the charge of a message in each budget of its class, which must cover it,
-// and advances the start tags. The caller delivers the message.
+// reserveCharge keeps the charge of a message that is delivered in each of its budgets, which cover it.
 func (c *core) reserveCharge(m *message) {
-	k, charge := m.key, m.throttles.charge
-	for i, d := range k.class.draws {
-		c.catchUp(d.line.account) // what covered the charge may be a refill that is due
-		d.line.account.sums.Reserve(charge)
-		c.drained(d.line)
-		m.reserved |= 1 << i
-		if d.line.draws > 1 {
-			d.deliver(charge)
-		}
+	if m.key.queue.isDLQ() {
+		return
 	}
-	c.unloose(&k.dispatchKey)
+	for i, a := range c.accountsOf(m.throttles) {
+		c.catchUp(a) // what covered the charge may be a refill that is due
+		a.sums.Reserve(m.throttles.Charge)
+		m.reserved |= 1 << i
+	}
 }
 
 // reserveAgain keeps the charge of a lease that exists already, after a restart.
@@ -122,7 +118,7 @@ func (c *core) reserveAgain(m *message) {
 	}
 	for i, a := range c.accountsOf(m.throttles) {
 		if a != nil {
-			a.sums.Reserve(m.throttles.charge)
+			a.sums.Reserve(m.throttles.Charge)
 			m.reserved |= 1 << i
 		}
 	}
@@ -135,7 +131,7 @@ func (c *core) reservedBy(m *message, fn func(a *account, charge int64)) {
 	}
 	for i, a := range c.accountsOf(m.throttles) {
 		if m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
-			fn(a, m.throttles.charge)
+			fn(a, m.throttles.Charge)
 		}
 	}
 	m.reserved = 0
@@ -305,17 +301,14 @@ type BudgetInfo struct {
 	CreatedAt          time.Time
 }
 
-func (a *account) info() BudgetInfo {
+func (c *core) budgetInfo(a *account) BudgetInfo {
 	s := &a.sums
 	i := BudgetInfo{
-		Name: a.name, Balance: s.Balance(), Available: s.Available(), Reserved: s.Reserved, Refuse: a.refuse, Detail: a.detail, Credited: s.Credited, Spent: s.Spent, Debt: s.Debt,
+		Name: a.name, Waiting: c.order.Waiting(a.name), Balance: s.Balance(), Available: s.Available(), Reserved: s.Reserved, Refuse: a.refuse, Detail: a.detail, Credited: s.Credited, Spent: s.Spent, Debt: s.Debt,
 		Refill: s.Refill.Amount, Max: s.Refill.Max, CreatedAt: unix(a.createdAt),
 	}
 	if low := a.low - 1; low >= 0 {
 		i.Low = &low
-	}
-	if a.line != nil {
-		i.Waiting = a.line.keys
 	}
 	if t := a.calendar.Load(); t != nil {
 		i.Expression, i.Zone = t.Expression, t.TimeZone
@@ -336,7 +329,7 @@ func (tx *Tx) Budget(name string) (info BudgetInfo, ok bool) {
 	if err != nil {
 		return BudgetInfo{}, false
 	}
-	return a.info(), true
+	return tx.core.budgetInfo(a), true
 }
 
 // BudgetList is a request for a page of the budgets whose names match, in the order of their
@@ -365,7 +358,7 @@ func (tx *Tx) Budgets(req *BudgetList) (next uint64, list []BudgetInfo, err erro
 		req.next = c.accounts.list.Walk(req.next, n, func(a *account) {
 			c.catchUp(a)
 			if req.Match(a.name) {
-				req.list = append(req.list, a.info())
+				req.list = append(req.list, c.budgetInfo(a))
 			}
 		})
 		if req.left -= n; req.left == 0 || req.next == 0 {

@@ -39,7 +39,7 @@ type account struct {
 	createdAt int64
 	lastAt    int64       // of its newest entry in the ledger, Unix nanoseconds; 0: there is none
 	use       *use        // settlements without an entry; nil: there are none
-	line      *budgetLine // what waits for it; nil: no class names it
+	awaited   *budgetGate // keys wait for it; nil: none does
 	freedIn   uint64      // number of the batch in which it has last got more available
 	refuse    bool        // an enqueue that is not covered is refused
 	detail    bool        // each settlement has an entry of its own
@@ -60,15 +60,11 @@ type accountTable struct {
 	recent    recent.Table[movementKey, movement]
 	days      ledger.Days // of which the store may have entries
 
-	// What waits for budgets, see budget_line.go.
-	lines  map[string]*budgetLine      // by name, of budgets that a class names
-	lineNo uint64                      // number of the last line
-	timers intrusive.Heap[*budgetLine] // of lines that wait for a refill
-	held   int64                       // keys that wait
+	timers intrusive.Heap[*budgetGate] // of budgets that keys wait for and that have a next refill, see budget_gate.go
 }
 
 func (s *accountTable) reset() {
-	*s = accountTable{version: s.version + 1, byName: directory.New(func(a *account) string { return a.name }), lines: map[string]*budgetLine{}}
+	*s = accountTable{version: s.version + 1, byName: directory.New(func(a *account) string { return a.name })}
 }
 
 // next returns when the first day of the ledger is dropped, or a refill is due that keys wait for.
@@ -139,7 +135,6 @@ func (s *accountTable) check(c *core, bad report) {
 		bad(28, "%d budgets have a calendar, %d a refill", accounts, refilled)
 	}
 	s.checkReserved(c, bad)
-	s.checkLines(c, bad)
 }
 
 // checkReserved verifies that a budget has reserved the charges of the leases that name it (29).
@@ -159,51 +154,6 @@ func (s *accountTable) checkReserved(c *core, bad report) {
 		if a.sums.Reserved != reserved[a.name] {
 			bad(29, "budget %q has reserved %d, its leases %d", a.name, a.sums.Reserved, reserved[a.name])
 		}
-	}
-}
-
-// checkLines verifies the keys that wait for budgets (30).
-func (s *accountTable) checkLines(c *core, bad report) {
-	draws, keys, waiting, held := map[*budgetLine]int{}, map[*budgetLine]int64{}, map[*budgetLine]int{}, int64(0)
-	for cl := range c.classes() {
-		n, weight := 0, int64(0)
-		for i, d := range cl.draws {
-			if d.class != cl || s.lines[d.line.name] != d.line {
-				bad(30, "a class of %q draws on budget %q, whose line does not have it", cl.scheduler.queue.name, d.line.name)
-			}
-			d.held.All(func(k *dispatchKey, charge int64) {
-				if n++; k.class != cl || int(k.held) != i+1 || k.state == headReady && k.set.charge != charge {
-					bad(30, "key %q waits for budget %q, and is not where it should be", k.key().name, d.line.name)
-				}
-				weight += int64(k.placedWeight)
-			})
-			draws[d.line]++
-			keys[d.line] += int64(d.held.Len())
-			if d.lined != (d.held.Len() > 0 && d.loose == nil) {
-				bad(30, "a class of %q is in the line of budget %q: %v", cl.scheduler.queue.name, d.line.name, d.lined)
-			}
-			if d.loose != nil && (d.loose.class != cl || d.loose.held != 0) {
-				bad(30, "key %q is no longer in the ring, and budget %q waits for it", d.loose.key().name, d.line.name)
-			}
-			if d.lined {
-				waiting[d.line]++
-			}
-		}
-		if n != cl.held || weight != cl.heldWeight {
-			bad(30, "%d keys of a class of %q wait for budgets, it says %d", n, cl.scheduler.queue.name, cl.held)
-		}
-		held += int64(n)
-	}
-	for name, l := range s.lines {
-		if l.draws != draws[l] || l.keys != keys[l] || l.waiting.Len() != waiting[l] || l.account != s.byName.Get(name) || l.account != nil && l.account.line != l {
-			bad(30, "the line of budget %q: %d classes, %d keys, it says %d, %d", name, draws[l], keys[l], l.draws, l.keys)
-		}
-		if d := c.firstCovered(l); d != nil && !l.listed && c.grants.line != l && c.health.failed == nil {
-			bad(30, "budget %q covers a key that waits for it", name)
-		}
-	}
-	if held != s.held {
-		bad(30, "%d keys wait for budgets, %d are counted", held, s.held)
 	}
 }
 
@@ -327,6 +277,7 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 	}
 	s := &c.accounts
 	a := s.byName.Get(name)
+	made := a == nil
 	switch {
 	case name == "":
 		return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
@@ -338,16 +289,13 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 		s.made++
 		a = &account{name: name, made: c.fenceBase() + s.made, createdAt: c.now}
 		s.add(a)
-		if l := s.lines[name]; l != nil { // messages have named it before
-			a.line, l.account = l, a
-		}
 		c.freed(a)
 	default:
 		c.catchUp(a)
 	}
 	if o.Debt != a.sums.Debt {
 		c.freed(a)
-		c.drained(a.line)
+		c.order.Drained(a.name)
 	}
 	a.sums.Debt, a.low, a.refuse, a.detail = o.Debt, 0, o.Refuse, o.Detail
 	if o.Low != nil {
@@ -355,8 +303,10 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 	}
 	c.setRefill(a, o.Refill)
 	c.touch(a)
-	if a.line != nil {
-		c.armRefill(a.line)
+	if made {
+		c.order.Changed(name) // messages may have named it before
+	} else if a.awaited != nil {
+		c.armRefill(a.awaited)
 	}
 	return nil
 }
@@ -404,13 +354,9 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	if r := a.sums.Reserved; r > 0 {
 		return false, fmt.Errorf("%w: leases have reserved %s of budget %.80q; delete it when they have ended", ErrInvalid, amount(r, "credit"), name)
 	}
-	if l := a.line; l != nil {
-		l.account = nil
-		c.drained(l)
-		c.armRefill(l)
-	}
 	c.accounts.version++
 	c.accounts.byName.Remove(name)
+	c.order.Changed(name)
 	c.accounts.list.Remove(a.seq)
 	c.accounts.calendars.Return(a.calendar.Load())
 	a.gone = true

@@ -400,8 +400,8 @@ func TestAKeyThatComesBackFindsItsThrottleSet(t *testing.T) {
 	w.sums("acme", 100, 1, 0)
 
 	w.must(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err })
-	for _, l := range w.core.throttles.recent {
-		if l != nil && l.class != nil && l.class.scheduler.detached {
+	for _, l := range w.core.order.recent {
+		if l != nil && w.core.order.Inside().Detached(&l.Set) {
 			t.Error("a set keeps the purged keys in memory")
 		}
 	}

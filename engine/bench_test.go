@@ -256,28 +256,3 @@ func BenchmarkTwoThrottlesAgainstNone(b *testing.B) {
 	throttled.set("tenant:y", ThrottleOptions{Rate: &rate, Concurrency: &many})
 	compare(b, newLoad(b, 96, 2), throttled)
 }
-
-// BenchmarkTokenBucket measures one check of a throttle, and one token consumed, among a
-// thousand throttles.
-func BenchmarkTokenBucket(b *testing.B) {
-	l := newLoad(b, 96, 2)
-	rate := 1e9
-	messages := make([]*message, 1000)
-	for i := range messages {
-		name := fmt.Sprint("throttle-", i)
-		l.set(name, ThrottleOptions{Rate: &rate})
-		messages[i] = &message{throttles: newThrottleSet([]string{name}, nil, 0), key: &fairKey{}}
-		messages[i].key.class, messages[i].key.set = &class{scheduler: &scheduler{queue: &queue{}}}, messages[i].throttles
-	}
-	c := l.core
-	i := 0
-	for b.Loop() {
-		c.now++
-		m := messages[i%len(messages)]
-		i++
-		if len(c.blockers(m)) > 0 {
-			b.Fatal("it is full")
-		}
-		c.consume(&m.key.dispatchKey)
-	}
-}

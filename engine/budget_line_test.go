@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // pay enqueues a message that budgets pay for.
@@ -621,11 +623,11 @@ func TestStatesCountRefillsThatNothingHasLookedAt(t *testing.T) {
 // classes of many budgets are used again and again, those of very many do not grow without end.
 func TestClassesOfBudgetsAreRetainedUpToATotal(t *testing.T) {
 	w := newWorld(t, nil)
-	cycle := func(queue string, i int) *class {
+	cycle := func(queue string, i int) any {
 		name := fmt.Sprint("b", i)
 		w.setBudget(name, BudgetOptions{})
 		w.pay(queue, name, 0, name)
-		cl := w.core.queues.byName[queue].keys.find(hashName(name), name).class
+		cl := w.core.order.Inside().Class(&w.core.queues.byName[queue].keys.find(hashName(name), name).Key)
 		for _, d := range w.lease(queue, 1) {
 			w.ackUsed(queue, d, nil)
 		}
@@ -634,7 +636,7 @@ func TestClassesOfBudgetsAreRetainedUpToATotal(t *testing.T) {
 	for _, q := range []string{"q", "r"} {
 		w.queue(q, QueueOptions{})
 	}
-	first := map[int]*class{}
+	first := map[int]any{}
 	for i := range 1000 {
 		first[i] = cycle("q", i)
 	}
@@ -643,17 +645,17 @@ func TestClassesOfBudgetsAreRetainedUpToATotal(t *testing.T) {
 			t.Fatalf("class %d was dropped", i)
 		}
 	}
-	for i := range 2 * idleClassesTotal {
+	for i := range 2 * dispatch.IdleClassesTotal {
 		cycle([]string{"q", "r"}[i%2], i)
 	}
-	retained := len(w.core.queues.byName["q"].scheduler.classes) + len(w.core.queues.byName["r"].scheduler.classes)
-	if retained > idleClassesTotal+2*idleClassesMax || retained < idleClassesTotal || w.core.throttles.idle != retained {
-		t.Errorf("%d classes are retained, %d are counted; want about %d", retained, w.core.throttles.idle, idleClassesTotal)
+	retained := w.core.order.Inside().Classes(w.core.queues.byName["q"].order) + w.core.order.Inside().Classes(w.core.queues.byName["r"].order)
+	if retained > dispatch.IdleClassesTotal+2*dispatch.IdleClassesMax || retained < dispatch.IdleClassesTotal || w.core.order.Inside().IdleClasses() != retained {
+		t.Errorf("%d classes are retained, %d are counted; want about %d", retained, w.core.order.Inside().IdleClasses(), dispatch.IdleClassesTotal)
 	}
 	w.must(func(tx *Tx) error { return tx.DeleteQueue("r", true) })
 	w.Advance(time.Second)
-	if left := len(w.core.queues.byName["q"].scheduler.classes); w.core.throttles.idle != left {
-		t.Errorf("%d classes are left, %d are counted", left, w.core.throttles.idle)
+	if left := w.core.order.Inside().Classes(w.core.queues.byName["q"].order); w.core.order.Inside().IdleClasses() != left {
+		t.Errorf("%d classes are left, %d are counted", left, w.core.order.Inside().IdleClasses())
 	}
 }
 

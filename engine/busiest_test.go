@@ -123,8 +123,8 @@ func TestTheSumOfTheOtherKeysHasWhatThrottlesDid(t *testing.T) {
 			t.Errorf("a key: %+v", k)
 		}
 	}
-	th := w.core.throttles.byName["t"]
-	if admitted != 2*busiestMax || admitted != th.admitted || refused != th.refused || refused == 0 || int64(waited) != th.waited || waited == 0 {
-		t.Errorf("%d admitted, %d refused, waited %v; the throttle has %d, %d, %d", admitted, refused, waited, th.admitted, th.refused, th.waited)
+	th, _ := w.core.order.Inside().Throttle("t")
+	if admitted != 2*busiestMax || admitted != th.Admitted || refused != th.Refused || refused == 0 || int64(waited) != th.Waited || waited == 0 {
+		t.Errorf("%d admitted, %d refused, waited %v; the throttle has %d, %d, %d", admitted, refused, waited, th.Admitted, th.Refused, th.Waited)
 	}
 }

@@ -371,7 +371,7 @@ func (c *core) purge(q *queue, by *Task) {
 	c.renumber(q, by)
 	c.putQueue(q)
 	c.markShrunk(q)
-	c.offer(q) // consumers that wait only for a read get their empty reply
+	q.order.Offer() // consumers that wait only for a read get their empty reply
 }
 
 // detachAll drops everything in a queue, in memory and on disk, in time that does not
@@ -385,20 +385,18 @@ func (c *core) purge(q *queue, by *Task) {
 func (c *core) detachAll(q *queue) {
 	c.spend(8) // the store deletes a range of each family
 	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
-	c.unreserveQueue(q)
-	q.scheduler.detached = true
 	named := q.keys.n < min(idleStatsMax, c.detached.max)
-	r := &detachedQueue{queue: q, no: q.no, scheduler: q.scheduler, keys: q.roster, named: named}
+	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}
 	c.heads.keys -= q.keys.n
-	clear(c.throttles.recent) // their classes would keep the old scheduler in memory, with all of its keys
-	q.keys, q.roster, q.scheduler = keyTable{}, intrusive.Roster[fairKey]{}, newScheduler(q, c.cfg.Quantum)
+	clear(c.order.recent) // their classes would keep the purged keys in memory
+	q.keys, q.roster = keyTable{}, intrusive.Roster[fairKey]{}
 	q.roster.Skip(q.purgedUpTo)
 	delete(c.queues.byNumber, q.no)
 	q.idle.dropBusiest()
-	q.totals.rounds += uint64(r.scheduler.round)
+	q.totals.rounds += uint64(r.order.Rounds())
 	q.figures = nil
 	c.detached.leases += q.leased
-	q.awaitingRead, q.order = 0, keyOrder{}
+	q.awaitingRead, q.sequence = 0, keyOrder{}
 	c.clearMessages(q)
 	q.deltas = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)

@@ -57,7 +57,7 @@ type Config struct {
 	Jitter          uint32        // percentage, 0 to 100, by which a delay may be shortened at random
 	MaxAttempts     uint32        // failures after which a message is dead
 	DedupWindow     time.Duration // deduplication window of a queue that is created without one; 0: none
-	Quantum         uint32        // credit per round and unit of weight, at least 1, see scheduler.go
+	Quantum         uint32        // credit per round and unit of weight, at least 1, see package dispatch
 	MaxBlock        time.Duration // longest wait of a blocking command; 0: no bound
 	LeaseWriteDelay time.Duration // delay of lease records: a lease that ends within it is never written
 	Sync            SyncMode      // when a commit becomes durable

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/storage"
 )
 
@@ -44,32 +45,31 @@ type core struct {
 	now   int64  // time of this turn in Unix nanoseconds; never decreases
 	epoch uint64 // number of this start or recovery: results of jobs from an earlier one are dropped
 
-	ids       idSource         // message ids
-	queues    queueSet         // queues with their keys and schedulers
-	heads     headCache        // bounds of the messages and bodies in memory
-	reads     readQueue        // window reads that are requested and under way
-	waits     waitSet          // parked tasks
-	tasks     taskQueue        // tasks left over by a turn, and its budget
-	throttles throttleTable    // throttles and the classes that wait for them
-	grants    grants           // room and credits that are not given away yet
-	leases    leaseTable       // live leases and their timers
-	delayed   delayedMessages  // head of the index of due times
-	ttl       ttlMessages      // head of the index of message expiries
-	dedup     dedupIDs         // deduplication ids
-	bodies    bodyTable        // payloads that messages of several queues share
-	ended     endedGenerations // of deduplication ids and results
-	accounts  accountTable     // budgets
-	cron      cronTable        // recurring messages
-	topics    topicTable       // queues that are bound to topics
-	detached  detachedKeys     // what purged queues have left in memory
-	ops       operations       // census, redrives and backups
-	sweep     sweep            // figures of all fairness keys
-	history   history          // what queues did in the last ten minutes
-	signals   signalTable      // sums that fade with time
-	users     userTable        // users of a cluster
-	out       outbox           // the open batch and what follows its commit
-	health    health           // whether the store takes writes
-	time      timekeeper       // writes the time, and knows how far the system clock is behind it
+	ids      idSource         // message ids
+	queues   queueSet         // queues with their keys
+	heads    headCache        // bounds of the messages and bodies in memory
+	reads    readQueue        // window reads that are requested and under way
+	waits    waitSet          // parked tasks
+	tasks    taskQueue        // tasks left over by a turn, and its budget
+	order    ordering         // what is delivered next
+	leases   leaseTable       // live leases and their timers
+	delayed  delayedMessages  // head of the index of due times
+	ttl      ttlMessages      // head of the index of message expiries
+	dedup    dedupIDs         // deduplication ids
+	bodies   bodyTable        // payloads that messages of several queues share
+	ended    endedGenerations // of deduplication ids and results
+	accounts accountTable     // budgets
+	cron     cronTable        // recurring messages
+	topics   topicTable       // queues that are bound to topics
+	detached detachedKeys     // what purged queues have left in memory
+	ops      operations       // census, redrives and backups
+	sweep    sweep            // figures of all fairness keys
+	history  history          // what queues did in the last ten minutes
+	signals  signalTable      // sums that fade with time
+	users    userTable        // users of a cluster
+	out      outbox           // the open batch and what follows its commit
+	health   health           // whether the store takes writes
+	time     timekeeper       // writes the time, and knows how far the system clock is behind it
 }
 
 // newCore returns a core with no state from the store. It takes no turn before recover and
@@ -84,6 +84,7 @@ func newCore(cfg Config, store Store) *core {
 	if !cfg.LastBackup.IsZero() {
 		c.ops.backups.lastAt = cfg.LastBackup.UnixNano()
 	}
+	c.order.Order = dispatch.New(dispatch.Config{Quantum: cfg.Quantum}, host{c})
 	c.reset()
 	return c
 }
@@ -131,6 +132,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 // begin advances the time, which never goes back, and takes over what the last turn left.
 func (c *core) begin(now time.Time) {
 	c.now = max(c.now, now.UnixNano())
+	c.order.Advance(c.now)
 	c.detached.reclaimed, c.tasks.unfinished, c.tasks.budget.spent = 0, false, 0
 	c.newTasks()
 	c.waits.unblocked, c.tasks.later = append(c.tasks.later, c.waits.unblocked...), nil
@@ -268,10 +270,10 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [24]component {
+func (c *core) components() [23]component {
 	return [...]component{
-		&c.waits, &c.history, &c.throttles, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
-		&c.grants, &c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
+		&c.waits, &c.history, &c.order, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
+		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }
 

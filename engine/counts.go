@@ -37,7 +37,7 @@ const (
 // deleted queue are kept in queueSet.deletedTotals.
 type totals struct {
 	events    [countKinds]uint64
-	rounds    uint64 // of schedulers that a purge has replaced
+	rounds    uint64 // before the last purge
 	durations Durations
 	line      *timeline.Line // of the last ten minutes; nil: nothing has happened
 }
@@ -193,10 +193,10 @@ func (t *totals) record(from uint32, n timeline.Numbers) {
 	t.line.Set(from, n)
 }
 
-// sum returns the totals with the rounds of the present scheduler.
+// sum returns the totals with the rounds since the last purge.
 func (q *queue) sum() totals {
 	t := q.totals
-	t.rounds += uint64(q.scheduler.round)
+	t.rounds += uint64(q.order.Rounds())
 	return t
 }
 
@@ -221,7 +221,7 @@ type Counts struct {
 	Cancelled, Purged, Deduplicated, TTLExpired, Undelivered, Results                      uint64 // Results: those stored
 
 	DeadBy [deadReasons]uint64 // the parts of DeadLettered, by DeadReasons
-	Rounds uint64              // of the scheduler
+	Rounds uint64              // of deficit round robin, see package dispatch
 
 	// Counting reports that the messages in the store are still being counted after a start.
 	// Until then, Ready, Delayed and Dead are too low.
@@ -232,7 +232,7 @@ type Counts struct {
 // are neither delayed nor leased are dead, not ready.
 func (q *queue) counts() Counts {
 	n := q.totals.counts()
-	n.Rounds += uint64(q.scheduler.round)
+	n.Rounds += uint64(q.order.Rounds())
 	n.Keys, n.Waiters, n.ResultWaits, n.Counting = int64(q.keys.n), int64(q.waiters.Len()), q.awaited, !q.counted
 	q.addTo(&n, q.isDLQ())
 	return n
@@ -445,7 +445,7 @@ func (tx *Tx) Stats() Stats {
 	c := tx.core
 	n := &c.health.counters
 	return Stats{
-		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), DeadCrons: int64(c.cron.dead), Budgets: int64(c.accounts.byName.Len()), Held: c.accounts.held, Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
+		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), DeadCrons: int64(c.cron.dead), Budgets: int64(c.accounts.byName.Len()), Held: c.order.Held(), Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,

@@ -174,6 +174,12 @@ func (w *world) busiest(queue string) (delivered, refused uint64) {
 	return delivered, refused
 }
 
+// inUse returns how many leases a throttle counts.
+func (w *world) inUse(throttle string) int64 {
+	t, _ := w.core.order.Inside().Throttle(throttle)
+	return t.InUse
+}
+
 // queueUp sets the throttle t with a concurrency of one, leases a message of a queue that
 // uses it, and makes n keys of queue big wait for it before one key of queue other. It
 // returns the delivery.
@@ -189,8 +195,8 @@ func (w *world) queueUp(n int) *Delivery {
 	w.lease("big", 1)
 	w.fillKeys("other", 1, "t")
 	w.lease("other", 1)
-	if waiting := w.core.throttles.byName["t"].keys; waiting != int64(n)+1 {
-		w.t.Fatalf("%d keys wait, the test needs %d", waiting, n+1)
+	if t, _ := w.core.order.Inside().Throttle("t"); t.Keys != int64(n)+1 {
+		w.t.Fatalf("%d keys wait, the test needs %d", t.Keys, n+1)
 	}
 	return held[0]
 }
@@ -225,8 +231,8 @@ func TestDetachedKeysLeaveTheLinesOfThrottles(t *testing.T) {
 		w.tick()
 	}
 	// The lease of the other queue's message has ended meanwhile: its key exists again.
-	if th := w.core.throttles.byName["t"]; th.keys != 1 || th.waiting != 0 || len(th.entries) != 1 || th.waited > int64(62*2*time.Second) {
-		t.Errorf("%d keys of %d queues name it, %d wait, they have waited %v", th.keys, len(th.entries), th.waiting, time.Duration(th.waited))
+	if th, _ := w.core.order.Inside().Throttle("t"); th.Keys != 1 || th.Waiting != 0 || th.Queues != 1 || th.Waited > int64(62*2*time.Second) {
+		t.Errorf("%d keys of %d queues name it, %d wait, they have waited %v", th.Keys, th.Queues, th.Waiting, time.Duration(th.Waited))
 	}
 }
 
@@ -235,12 +241,9 @@ func TestAClassWhoseTurnItIsLeavesWithItsQueue(t *testing.T) {
 	held := w.queueUp(20)
 	w.core.detached.max = 1
 	w.must(func(tx *Tx) error { _, err := tx.Ack("other", []Receipt{held.Receipt}); return err })
-	th := w.core.throttles.byName["t"]
-	eligible := func() (n int) {
-		for _, e := range th.entries {
-			n += e.eligible
-		}
-		return n
+	eligible := func() int {
+		t, _ := w.core.order.Inside().Throttle("t")
+		return t.Opened
 	}
 	if n := eligible(); n != 2 {
 		t.Fatalf("%d queues have a class open, the test needs both", n)
@@ -253,8 +256,8 @@ func TestAClassWhoseTurnItIsLeavesWithItsQueue(t *testing.T) {
 	if ds := w.lease("other", 1); len(ds) != 1 {
 		t.Error("the other queue cannot use the place")
 	}
-	if th.keys != 0 || len(th.entries) != 1 {
-		t.Errorf("%d keys of %d queues name the throttle", th.keys, len(th.entries))
+	if th, _ := w.core.order.Inside().Throttle("t"); th.Keys != 0 || th.Queues != 1 {
+		t.Errorf("%d keys of %d queues name the throttle", th.Keys, th.Queues)
 	}
 }
 
@@ -360,8 +363,8 @@ func TestAPurgeReclaimsLeasesInPortions(t *testing.T) {
 				}
 				w.sound()
 			}
-			if len(c.leases.byID) != 1 || c.throttles.byName["t"].inUse != 0 || c.delayed.index.heap.Len()+c.ttl.index.heap.Len() != 0 {
-				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), c.throttles.byName["t"].inUse, c.delayed.index.heap.Len(), c.ttl.index.heap.Len())
+			if len(c.leases.byID) != 1 || w.inUse("t") != 0 || c.delayed.index.heap.Len()+c.ttl.index.heap.Len() != 0 {
+				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), w.inUse("t"), c.delayed.index.heap.Len(), c.ttl.index.heap.Len())
 			}
 			w.must(func(tx *Tx) error {
 				if got, err := tx.Ack("other", []Receipt{kept[0].Receipt}); got != 1 || err != nil {

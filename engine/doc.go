@@ -21,16 +21,14 @@
 // one verb are in the file of that name: lease.go, nack.go, cancel.go, redrive.go; Ack, Extend and Release in leases.go.
 //
 //	core.go                          the turn; the list of components
-//	scheduler.go class.go            deficit round robin over the keys of a queue
-//	calendar.go
-//	throttle.go throttle_set.go      rate and concurrency limits
-//	admission.go claims.go           which class is next when a throttle has room
-//	grant.go serve.go                the queue that is served next; where messages meet consumers
+//	dispatch/                        a package: what is delivered next, within throttles and budgets
+//	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
+//	throttles.go holders.go          the settings of throttles; the leases that keep one full
 //	key.go read.go                   a fairness key, its head cache, and window reads
 //	ordered.go                       queues that deliver one message of a key at a time
 //	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
 //	account_ids.go                   ids of movements, so that a repeated one is done once
-//	budget_line.go                   keys that wait for credits
+//	budget_gate.go                   what keys that wait for credits need of a budget
 //	result.go                        clients that wait for results
 //	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn

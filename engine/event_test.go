@@ -92,6 +92,18 @@ func TestOnlySubscribedKindsOfEventsAreSent(t *testing.T) {
 	}
 }
 
+// A purge takes what a ready event has announced: the next message is announced again.
+func TestAReadyEventFollowsAPurge(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	got := w.heard(EventReady)
+	w.enqueue("q", "a", "1")
+	wantHeard(t, got, "ready q")
+	w.must(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err })
+	w.enqueue("q", "a", "2")
+	wantHeard(t, got, "ready q")
+}
+
 // A consumer that got an empty reply is notified of the next message, also if it came in
 // the same turn. A waiting consumer gets the message instead of the event.
 func TestAReadyEventFollowsAnEmptyReply(t *testing.T) {

@@ -439,7 +439,7 @@ func TestAKeyThatJoinsComesBeforeAnInterruptedVisitIsRepeated(t *testing.T) {
 	for range 75 {
 		keyOf()
 	}
-	if k := m.core.queues.byName["q"].keys.get("b"); !k.visited || k.credit != 5 {
+	if visited, credit := m.core.order.Inside().Visit(&m.core.queues.byName["q"].keys.get("b").Key); !visited || credit != 5 {
 		t.Fatal("b is not in the middle of its visit: the test shows nothing")
 	}
 	m.must(func(tx *Tx) error { _, err := tx.DeleteThrottle("t"); return err })

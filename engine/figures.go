@@ -341,7 +341,7 @@ func (f *keyFigures) add(c *core, k *fairKey) {
 		}
 		f.top[ByAge].offer(c.now-since+1, k.name)
 	}
-	if state != stateNoCredit && k.class != nil && k.held == 0 && k.class.state == classOpen {
+	if state != stateNoCredit && k.Open() {
 		share, fair := c.shares(k)
 		f.top[ByBehind].offer(int64((fair-share)*behindScale), k.name)
 	}

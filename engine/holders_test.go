@@ -143,7 +143,7 @@ func TestLeasesThatNameAThrottleKeyCountFromItsFirstSettingOn(t *testing.T) {
 		t.Errorf("%d of 6 leases count", n)
 	}
 	w.Advance(24 * time.Hour)
-	if len(w.core.leases.byID) > 0 || len(w.core.throttles.unset) > 0 {
-		t.Errorf("%d leases are left, %d keys are counted", len(w.core.leases.byID), len(w.core.throttles.unset))
+	if len(w.core.leases.byID) > 0 || w.core.order.Inside().Unset() > 0 {
+		t.Errorf("%d leases are left, %d keys are counted", len(w.core.leases.byID), w.core.order.Inside().Unset())
 	}
 }

@@ -19,14 +19,14 @@ func TestCountsOfForgottenKeysAreKeptByNameOrInTheSum(t *testing.T) {
 			name := fmt.Sprint("tenant-", i)
 			k := &fairKey{name: name, hash: hashName(name)}
 			before := p.of(name).delivered
-			k.stats = p.take(k.hash, name)
+			k.stats = p.take(k.hash, name).keyDeliveries
 			if k.stats.delivered != before || p.of(name) != (keyStats{}) {
 				t.Fatalf("%q had %d, comes back with %d, and %d stay", name, before, k.stats.delivered, p.of(name).delivered)
 			}
 			n := uint64(rng.IntN(3))
 			k.stats.delivered += n
 			all[i] += n
-			p.keep(k)
+			p.keep(k.hash, k.name, k.statistics(0))
 			trimmed := p.n == idleStatsMax // the key may have been among the least busy
 			if got := p.of(name).delivered; got != k.stats.delivered && !trimmed {
 				t.Fatalf("%q is forgotten with %d deliveries, %d are kept", name, k.stats.delivered, got)
@@ -65,7 +65,7 @@ func TestTheBusiestForgottenKeysKeepTheirNames(t *testing.T) {
 	var p idleStats
 	keep := func(i int, delivered uint64) {
 		name := fmt.Sprint("tenant-", i)
-		p.keep(&fairKey{name: name, hash: hashName(name), stats: keyStats{delivered: delivered}})
+		p.keep(hashName(name), name, keyStats{keyDeliveries: keyDeliveries{delivered: delivered}})
 	}
 	for i := range 2*idleStatsMax - 1 {
 		keep(i, uint64(1+i%4/3))

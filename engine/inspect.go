@@ -287,11 +287,7 @@ func (tx *Tx) QueueStats(name string) (Counts, error) {
 // few seconds writes none of them.
 func (tx *Tx) BudgetNames(cursor uint64, count int, each func(name string, waiting int64)) (next uint64) {
 	return tx.core.accounts.list.Walk(cursor, count, func(a *account) {
-		n := int64(0)
-		if a.line != nil {
-			n = a.line.keys
-		}
-		each(a.name, n)
+		each(a.name, tx.core.order.Waiting(a.name))
 	})
 }
 

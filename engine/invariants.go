@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // The invariants of the memory, by the numbers of the package comment. Each component checks
@@ -38,7 +40,7 @@ func (s *queueSet) check(c *core, bad report) {
 			bad(1, "queue %q is not where it should be", name)
 		}
 		c.checkQueue(q, bad)
-		c.checkScheduler(q, bad)
+		c.checkOrder(q, bad)
 		if err := q.idle.check(q); err != nil {
 			bad(22, "queue %q: %v", name, err)
 		}
@@ -207,11 +209,8 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	}
 	// A key that awaits a read is in a class, so that it keeps its turn, unless its last read
 	// was empty: then others do not wait for it.
-	if can := !k.paused && !k.waitsForOne() && (len(k.window) > 0 || k.hasBacklog && !k.lastReadEmpty); can != (k.class != nil) {
-		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, len(k.window), k.hasBacklog, k.paused, k.class != nil)
-	}
-	if k.credit < 0 {
-		bad(19, "key %q of %q has a credit of %d", name, q.name, k.credit)
+	if can := !k.paused && !k.waitsForOne() && (len(k.window) > 0 || k.hasBacklog && !k.lastReadEmpty); can != k.Scheduled() {
+		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, len(k.window), k.hasBacklog, k.paused, k.Scheduled())
 	}
 	// Without a read nothing would ever make these messages deliverable.
 	if len(k.window) == 0 && k.hasBacklog && k.read == nil {
@@ -253,59 +252,40 @@ func (t *leaseTable) check(c *core, bad report) {
 	}
 }
 
-// checkScheduler verifies the scheduler of a queue: every class and its members, the sums of
-// keys and weights and the heap of open classes (2), reservations (20), and that no task in the
-// line has its result (24). Then the purpose of it all: no consumer waits while a key in memory
-// can deliver (5). That does not hold while the queue is still to be served, the store is
-// read-only, or the key that is due first is being read.
-func (c *core) checkScheduler(q *queue, bad report) {
-	s := q.scheduler
-	if s.queue != q || s.detached {
-		bad(2, "queue %q has the scheduler of another queue or a purge", q.name)
-	}
-	members := map[*class][]*fairKey{}
-	for k := range q.roster.All() {
-		if k.held == 0 {
-			members[k.class] = append(members[k.class], k)
+// checkOrder verifies the order of delivery of a queue (2, 17, 20, 23), that it knows what stands at
+// the head of each key (36), and that no task in the line has its result (24). Then the purpose of it
+// all: no consumer waits while a key in memory can deliver (5). That does not hold while the queue is
+// still to be served, the store is read-only, or the key that is due first is being read.
+func (c *core) checkOrder(q *queue, bad report) {
+	q.order.Check(func(yield func(*dispatch.Key) bool) {
+		for k := range q.roster.All() {
+			if !yield(&k.Key) {
+				return
+			}
 		}
-	}
-	keys, weight, open := 0, int64(0), 0
-	for cl := range s.all() {
-		keys += cl.keys
-		weight += cl.weight
-		if cl.state == classOpen {
-			open++
-		}
-		c.checkClass(q, cl, members[cl], bad)
-	}
-	if keys != s.keys || weight != s.weight || open != len(s.open) {
-		bad(2, "queue %q: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.name, keys, weight, open, s.keys, s.weight, len(s.open))
-	}
-	// Reserved capacity that no consumer is there to use would stop other queues for nothing.
-	if len(s.reserving) > 0 && !q.hasDemand() {
-		bad(20, "queue %q has reserved throttles and no consumer", q.name)
-	}
+	}, dispatch.Report(bad))
 	for n := q.waiters.Head(); n != nil; n = n.Next() {
 		if t := n.wait.task; t.wait != n.wait || t.Done() {
 			bad(24, "a task in the line of queue %q has its answer", q.name)
 		}
 	}
 	for k := range q.roster.All() {
-		h := k.head()
-		known := k.state == h.state && k.set == h.set && k.hasSet == (h.set != nil)
-		if !known || h.state == headReady && (k.placedCost != h.cost || k.placedWeight != h.weight) {
-			bad(36, "key %q of %q: %+v stands at its head, the order of delivery knows %+v, cost %d and weight %d", k.name, q.name, h, k.state, k.placedCost, k.placedWeight)
+		if err := k.Matches(k.head()); err != nil {
+			bad(36, "key %q of %q: %v", k.name, q.name, err)
 		}
 	}
-	if !q.hasDemand() || q.offered || c.throttles.behind(c) || c.health.failed != nil {
+	if demand := q.waiters.Head() != nil && !q.set.PausedOut; demand != q.order.HasDemand() {
+		bad(36, "queue %q has demand: %v, the order of delivery knows %v", q.name, demand, !demand)
+	}
+	if !q.order.Waits() || c.order.behind(c) || c.health.failed != nil {
 		return
 	}
-	if s.loaded() {
+	if q.order.Loaded() {
 		bad(5, "queue %q: %d consumers wait, and a class is open that none of them has asked for", q.name, q.waiters.Len())
 	}
 	for k := range q.roster.All() {
-		if m := k.ready(c.now); m != nil && k.class != nil && len(c.blockers(m)) == 0 && c.covered(m) && !c.waitsForRead(k) {
-			bad(5, "queue %q: key %q can deliver and %d consumers wait (class state %d, claim %d)", q.name, k.name, q.waiters.Len(), k.class.state, k.class.claim)
+		if m := k.ready(c.now); m != nil && k.Scheduled() && len(c.blockers(m)) == 0 && c.covered(m) && !q.order.WaitsForRead(&k.Key) {
+			bad(5, "queue %q: key %q can deliver and %d consumers wait", q.name, k.name, q.waiters.Len())
 		}
 	}
 }
@@ -316,144 +296,4 @@ func (k *fairKey) ready(now int64) *message {
 		return nil
 	}
 	return k.window[0]
-}
-
-// waitsForRead reports whether a key waits for the messages of a key that is due before it.
-func (c *core) waitsForRead(k *fairKey) bool {
-	s := k.queue.scheduler
-	return s.hasOpen() && !s.loaded() || k.class.state == classOpen && k.class.head().state != headReady
-}
-
-// checkClass verifies one class: its members are due in the present round or later, none before
-// its head, and are in the calendar (23); its place follows from its state (2, 17); its claims
-// and reservations are known to their throttles (20).
-func (c *core) checkClass(q *queue, cl *class, members []*fairKey, bad report) {
-	keys, weight, near := len(members), int64(0), cl.calendar.inLists()
-	for _, k := range members {
-		weight += int64(k.placedWeight)
-		// A key in its visit is due in the round of that visit, any other in a later one.
-		if k.due < cl.present() || k.base > k.due || k.visited && k.due != k.base {
-			bad(23, "key %q of %q is due in round %d, was visited in %d, it is round %d", k.name, q.name, k.due, k.base, cl.present())
-		}
-		if h := cl.head(); h == nil || k.dueBefore(h) {
-			bad(23, "key %q of %q is due before the head of its class", k.name, q.name)
-		}
-		if near[&k.dispatchKey] != (k.slot < 0) || k.slot >= 0 && !cl.calendar.inHeap(&k.dispatchKey) {
-			bad(23, "key %q of %q is not in the calendar of its class", k.name, q.name)
-		}
-	}
-	if keys != cl.keys || weight != cl.weight || (keys == 0) != (cl.state == classIdle) {
-		bad(23, "a class of %q in state %d has %d keys of weight %d; it says %d of %d", q.name, cl.state, keys, weight, cl.keys, cl.weight)
-	}
-	switch e := cl.entry; cl.state {
-	case classIdle:
-		if e != nil || cl.claim != 0 {
-			bad(17, "an idle class of %q waits for a throttle", q.name)
-		}
-	case classOpen:
-		if cl.at >= len(q.scheduler.open) || q.scheduler.open[cl.at] != cl.classDue() {
-			bad(2, "an open class of %q is not where it should be", q.name)
-		}
-	case classWaiting:
-		if e == nil || cl.at >= e.waiting.Len() || e.waiting.Entries()[cl.at] != cl || e.scheduler != q.scheduler {
-			bad(17, "a waiting class of %q is not where it should be", q.name)
-		} else if e.at < 0 && e.eligible == 0 {
-			bad(20, "a class of %q waits for throttle %q, whose line does not have its entry", q.name, e.throttle.name)
-		}
-	}
-	// A reservation needs a claim, and each throttle of the class knows the claim.
-	for i := range cl.flows {
-		sl := &cl.flows[i]
-		if sl.reserved != (sl.throttle.reservedFor == cl) || sl.reserved && cl.claim == 0 {
-			bad(20, "throttle %q is reserved for a class of %q without a claim", sl.throttle.name, q.name)
-		}
-		if (cl.claim != 0) != slices.Contains(sl.throttle.claims, cl) {
-			bad(20, "throttle %q has lost a claim of %q", sl.throttle.name, q.name)
-		}
-	}
-}
-
-// inLists returns the keys in the lists of the calendar.
-func (cl *calendar) inLists() map[*dispatchKey]bool {
-	in := map[*dispatchKey]bool{}
-	for i := range cl.near {
-		for k := cl.near[i].first; k != nil; k = k.next {
-			in[k] = true
-		}
-	}
-	return in
-}
-
-// inHeap reports whether the heap of the calendar has a key at its slot.
-func (cl *calendar) inHeap(k *dispatchKey) bool {
-	return int(k.slot) < len(cl.far) && cl.far[k.slot].key == k && cl.far[k.slot].due == k.due
-}
-
-// check verifies throttles against the leases and classes that name them: the slots in use (18),
-// the keys that name them and those that wait (17), and that no class waits in the line of a
-// throttle that has room, or whose next token has no timer (20).
-func (s *throttleTable) check(c *core, bad report) {
-	inUse, keys, waiting, eligible, ofQueue := map[string]int64{}, map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
-	for _, m := range c.leases.byID {
-		if m.retrying {
-			continue
-		}
-		for _, name := range m.throttleKeys() {
-			inUse[name]++
-		}
-	}
-	for cl := range c.classes() {
-		for i := range cl.flows {
-			keys[cl.flows[i].throttle] += int64(cl.keys)
-			ofQueue[cl.flows[i].entry] += int64(cl.keys)
-		}
-		switch {
-		case cl.state == classWaiting:
-			waiting[cl.entry.throttle] += int64(cl.keys)
-		case cl.state == classOpen && cl.entry != nil:
-			eligible[cl.entry]++
-		}
-	}
-	// Leases are counted for throttle keys without a setting as well, so that a setting takes
-	// effect on the leases that it finds.
-	for name, u := range c.throttles.unset {
-		if c.throttles.byName[name] != nil || u.inUse != inUse[name] {
-			bad(18, "throttle key %q without a setting: %d leases, it says %d", name, inUse[name], u.inUse)
-		}
-	}
-	for name, n := range inUse {
-		if c.throttles.byName[name] == nil && c.throttles.unset[name] == nil {
-			bad(18, "throttle key %q without a setting: %d leases, and none is counted", name, n)
-		}
-	}
-	for name, t := range c.throttles.byName {
-		if t.inUse != inUse[name] {
-			bad(18, "throttle %q: %d leases, it says %d", name, inUse[name], t.inUse)
-		}
-		if t.keys != keys[t] || t.waiting != waiting[t] {
-			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)
-		}
-		// Entries of purged queues may still be in the line; they do not make it wait.
-		var first *entry
-		for _, e := range t.line.Entries() {
-			if e.waiting.Len() > 0 && !e.scheduler.detached && (first == nil || e.Before(first)) {
-				first = e
-			}
-		}
-		for q, e := range t.entries {
-			if e.scheduler.queue != q || e.eligible != eligible[e] || e.keys != ofQueue[e] {
-				bad(17, "throttle %q: %d classes of %q were opened, %d keys name it; it says %d and %d", name, eligible[e], q.name, ofQueue[e], e.eligible, e.keys)
-			}
-		}
-		if first == nil || t.listed || t == c.grants.throttle || s.next(c) <= c.now || c.health.failed != nil {
-			continue
-		}
-		// Either the throttle has no room and something will free it: the end of a lease, or
-		// the timer of the next token.
-		if t.admits(c.now, first.need()) && (!t.set.ByCost || first.scheduler.queue.hasDemand()) {
-			bad(20, "throttle %q has room, and classes wait in its line", name)
-		} else if t.set.Rate > 0 && t.timer < 0 && t.slotsBeside(t.reservedSlots()) {
-			bad(20, "throttle %q: classes wait for a timer that is not set", name)
-		}
-	}
 }

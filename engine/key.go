@@ -3,6 +3,8 @@ package engine
 import (
 	"sort"
 	"unsafe"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // fairKey is a fairness key of a queue. It exists while it has messages of any status, or a
@@ -55,9 +57,9 @@ type fairKey struct {
 	pinned  bool // an operator has set weight or pause: the settings outlive its messages
 	stored  bool // a record of its settings exists
 
-	dispatchKey
+	dispatch.Key // ends the second line with what an enqueue needs, and the third
 
-	stats     keyStats
+	stats     keyDeliveries
 	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
 	delayed   int64        // messages; like total while not counted
 	hash      nameHash     // of name, for the key table
@@ -70,80 +72,28 @@ type fairKey struct {
 	_           [8]byte // ends a cache line
 }
 
-// head is what stands at the head of a key: all that the order of delivery is told of its messages.
-type head struct {
-	state  headState
-	weight uint32
-	cost   uint32
-	set    *throttleSet // throttles, budgets and charge of the next message; nil: nothing limits it
-}
-
-// headState says whether a key can deliver.
-//
-//	state    in a class                           credit
-//	empty    no                                   lost: as in deficit round robin, an idle key saves nothing
-//	stopped  no                                   kept
-//	loading  the present one, else plain: the     kept
-//	         key keeps its place
-//	ready    that of its next message             kept
-type headState uint8
-
-const (
-	headEmpty   headState = iota // no message, neither in memory nor in a backlog on disk
-	headStopped                  // paused, out in an ordered queue, or the last read has found nothing
-	headLoading                  // the next message is on disk
-	headReady
-)
-
 // head returns what stands at the head of the key. settle tells it to the order of delivery after each change.
-func (k *fairKey) head() head {
-	h := head{weight: k.weight, cost: costMin}
+func (k *fairKey) head() dispatch.Head {
+	h := dispatch.Head{Weight: k.weight, Cost: dispatch.CostMin}
 	switch {
 	case len(k.window) == 0 && !k.hasBacklog:
 	case k.paused || k.waitsForOne() || len(k.window) == 0 && k.lastReadEmpty:
-		h.state = headStopped
+		h.State = dispatch.Stopped
 	case len(k.window) == 0:
-		h.state = headLoading
+		h.State = dispatch.Loading
 	default:
 		m := k.window[0]
-		h.state, h.cost, h.set = headReady, m.cost, m.throttles
+		h.State, h.Cost, h.Set = dispatch.Ready, m.cost, m.throttles.of()
 	}
 	return h
 }
 
-// dispatchKey is what the order of delivery knows of a key. It knows no message: setHead tells it what stands at the
-// head. Its first fields complete the second cache line of a key, the next ones are the third, and set is with the
-// statistics: it is read where a class has throttles or budgets.
-type dispatchKey struct {
-	class *class // in which it is scheduled; nil if it cannot deliver, see scheduler.go
-	// The cost of the next message and the weight for which due was computed.
-	placedCost, placedWeight uint32
-	slot                     int32 // index in the heap of the calendar, or inNear
-	state                    headState
-	visited                  bool // its visit in the current round is not over: it has credit left
-	// held is one more than the index in class.draws of the budget that it waits for: it is in
-	// its class and not in the calendar. 0: it waits for none.
-	held   uint8
-	hasSet bool // set is not nil
-
-	// Its place in the calendar of its class, see scheduler.go. credit is the credit after the
-	// visit in round base, plus grants since then. While the key is in no class, base is the
-	// number of rounds from that visit until it left.
-	prev, next *dispatchKey
-	credit     int64
-	base, due  int64    // rounds of the last and of the next visit, on the clock of the class
-	pos        position // in the circle of keys
-	seq        uint64   // number in the roster; orders keys at the same position
-
-	set *throttleSet // of the next message
-}
-
-// key returns the fairness key that it is a part of. Every dispatchKey is.
-func (k *dispatchKey) key() *fairKey {
+// key returns the fairness key that holds what the order of delivery knows: every dispatch.Key of an engine is a part of one.
+func key(k *dispatch.Key) *fairKey {
 	if k == nil {
 		return nil
 	}
-	return (*fairKey)(unsafe.Add(unsafe.Pointer(k), -int(unsafe.Offsetof(fairKey{}.dispatchKey)))) //nolint:gosec // a pointer to its owner would take a fourth cache line
+	return (*fairKey)(unsafe.Add(unsafe.Pointer(k), -int(unsafe.Offsetof(fairKey{}.Key)))) //nolint:gosec // a pointer to its owner would take a fourth cache line
 }
 
 // newFairKey adds a key to a queue that does not have it, with its settings and statistics.
@@ -154,12 +104,15 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
-	if k.stats = q.idle.take(h, name); k.stats.delivered > 0 {
+	before := q.idle.take(h, name)
+	k.stats = before.keyDeliveries
+	k.AddTally(before.Tally)
+	if k.stats.delivered > 0 {
 		q.idle.busiest.resumed(k)
 	}
 	q.keys.add(h, k)
 	c.heads.keys++
-	k.seq = q.roster.Add(k)
+	k.Number(q.roster.Add(k))
 	return k
 }
 
@@ -325,7 +278,7 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 // settle completes every transition of a key. It must follow each change of the window, the
 // edge, the counts, the weight or the pause, and updates what depends on them:
 //
-//  1. the class and the place of the key in the schedule (setHead);
+//  1. the class and the place of the key in the schedule (dispatch.Queue.Set);
 //  2. the state awaiting read, and the queue's count of such keys: when a key leaves the
 //     state, consumers that waited for the read are served;
 //  3. the request for a window read (requestRead);
@@ -335,7 +288,7 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 // which it no longer belongs.
 func (c *core) settle(k *fairKey) {
 	q := k.queue
-	c.setHead(q, &k.dispatchKey, k.head())
+	q.order.Set(&k.Key, k.head())
 	if awaiting := len(k.window) == 0 && k.hasBacklog && !k.paused && !k.waitsForOne(); awaiting != k.awaitingRead {
 		k.awaitingRead = awaiting
 		if awaiting {
@@ -343,21 +296,12 @@ func (c *core) settle(k *fairKey) {
 		} else {
 			q.awaitingRead--
 			k.lastReadEmpty = false
-			c.offer(q)
+			q.order.Offer()
 		}
 	}
 	c.requestRead(k)
 	if k.idle() {
 		c.forgetKey(k)
-	}
-}
-
-// offer makes serve deliver messages of a queue, if consumers wait for it. It must be called
-// whenever the queue may be able to deliver and could not before.
-func (c *core) offer(q *queue) {
-	if q.waiters.Head() != nil && !q.offered {
-		q.offered = true
-		c.waits.offers = append(c.waits.offers, q)
 	}
 }
 

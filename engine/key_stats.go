@@ -7,18 +7,27 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // keyStats are the statistics of a fairness key since the start of the broker.
 type keyStats struct {
-	delivered         uint64    // deliveries
-	share             minuteSum // cost delivered in the last minute
-	admitted, refused uint64    // by throttles
-	waited            int64     // for throttles, in nanoseconds
+	keyDeliveries
+	dispatch.Tally // what throttles have done to it
 }
 
+// keyDeliveries are those of a fairness key since the start of the broker.
+type keyDeliveries struct {
+	delivered uint64
+	share     minuteSum // cost delivered in the last minute
+}
+
+// statistics returns all statistics of a key.
+func (k *fairKey) statistics(now int64) keyStats { return keyStats{k.stats, k.Key.Tally(now)} }
+
 // deliver counts a delivery of a cost.
-func (s *keyStats) deliver(now int64, cost uint32) {
+func (s *keyDeliveries) deliver(now int64, cost uint32) {
 	s.delivered++
 	s.share.add(now, uint64(cost))
 }
@@ -26,18 +35,16 @@ func (s *keyStats) deliver(now int64, cost uint32) {
 // add adds the totals of o; the share of the last minute is not summed.
 func (s *keyStats) add(o keyStats) {
 	s.delivered += o.delivered
-	s.admitted += o.admitted
-	s.refused += o.refused
-	s.waited += o.waited
+	s.Tally.Add(o.Tally)
 }
 
 // subtract is the inverse of add. A sum of counts that were taken at different times may fall
 // short of one of them: it is 0 then.
 func (s *keyStats) subtract(o keyStats) {
 	s.delivered -= min(o.delivered, s.delivered)
-	s.admitted -= min(o.admitted, s.admitted)
-	s.refused -= min(o.refused, s.refused)
-	s.waited = max(s.waited-o.waited, 0)
+	s.Admitted -= min(o.Admitted, s.Admitted)
+	s.Refused -= min(o.Refused, s.Refused)
+	s.Waited = max(s.Waited-o.Waited, 0)
 }
 
 // BusyKey holds the totals of a fairness key since the start of the broker, or the sum of
@@ -50,7 +57,7 @@ type BusyKey struct {
 
 // busy returns the totals under a name.
 func (s *keyStats) busy(key string) BusyKey {
-	return BusyKey{Key: key, Delivered: s.delivered, Admitted: s.admitted, Refused: s.refused, Waited: time.Duration(s.waited)}
+	return BusyKey{Key: key, Delivered: s.delivered, Admitted: s.Admitted, Refused: s.Refused, Waited: time.Duration(s.Waited)}
 }
 
 // idleStats keeps the statistics of a queue's fairness keys that have no messages, and so no
@@ -138,15 +145,15 @@ func (p *idleStats) take(h nameHash, name string) keyStats {
 // keep adds the statistics of a key that is forgotten, unless they are zero. The cost of rebuild
 // and trim is spread over the keys that were added since the last one: O(1) for each, but for
 // the sort.
-func (p *idleStats) keep(k *fairKey) {
-	if k.stats.delivered == 0 && k.stats.refused == 0 {
+func (p *idleStats) keep(h nameHash, name string, s keyStats) {
+	if s.delivered == 0 && s.Refused == 0 {
 		return
 	}
 	if len(p.list) >= len(p.slots)/2 {
 		p.rebuild()
 	}
-	p.list = append(p.list, idleKey{hash: k.hash, name: k.name, keyStats: k.stats})
-	p.put(k.hash, len(p.list)-1)
+	p.list = append(p.list, idleKey{hash: h, name: name, keyStats: s})
+	p.put(h, len(p.list)-1)
 	if p.n++; p.n >= 2*idleStatsMax {
 		p.trim()
 	}
@@ -323,10 +330,10 @@ func (l *busiestKeys) setLeast() {
 }
 
 // forgotten keeps the statistics of a listed key that has no messages any more.
-func (l *busiestKeys) forgotten(k *fairKey) {
+func (l *busiestKeys) forgotten(k *fairKey, stats keyStats) {
 	for i := range l.list {
 		if l.list[i].key == k {
-			l.list[i].key, l.list[i].stats = nil, k.stats
+			l.list[i].key, l.list[i].stats = nil, stats
 		}
 	}
 }
@@ -387,13 +394,11 @@ func (tx *Tx) BusiestKeys(queue string) (top []BusyKey, rest BusyKey, err error)
 	if err != nil {
 		return nil, BusyKey{}, err
 	}
-	t := &q.throttled
-	t.countWaiting(c.now, 0)
-	sum := keyStats{delivered: q.totals.events[countDelivered], admitted: t.admitted, refused: t.refused, waited: t.waited}
+	sum := keyStats{keyDeliveries{delivered: q.totals.events[countDelivered]}, q.order.Tally()}
 	for _, b := range q.idle.busiest.list {
 		s := b.stats
 		if k := b.key; k != nil {
-			s = k.tally(c.now)
+			s = k.statistics(c.now)
 		}
 		top = append(top, s.busy(b.name))
 		sum.subtract(s)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // States of a fairness key, as FILA.KEY and FILA.EXPLAIN report them. They are computed on
@@ -79,7 +81,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	idle := q.idle.of(key)
 	return KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
-		Delivered: idle.delivered, Admitted: idle.admitted, Refused: idle.refused, Waited: time.Duration(idle.waited),
+		Delivered: idle.delivered, Admitted: idle.Admitted, Refused: idle.Refused, Waited: time.Duration(idle.Waited),
 	}
 }
 
@@ -87,13 +89,13 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 // setFirstDue adds.
 func (c *core) describe(k *fairKey) KeyInfo {
 	i := KeyInfo{
-		Key: k.name, Depth: max(k.total, 0), Leased: k.leased - k.retryingCount(), Delayed: max(k.delayed, 0) + k.retryingCount(), Weight: k.weight, Deficit: k.deficit(),
-		Delivered: k.stats.delivered, Admitted: k.stats.admitted,
-		Paused: k.paused, Pinned: k.pinned, Counting: !k.counted,
+		Key: k.name, Depth: max(k.total, 0), Leased: k.leased - k.retryingCount(), Delayed: max(k.delayed, 0) + k.retryingCount(), Weight: k.weight, Deficit: k.Deficit(),
+		Delivered: k.stats.delivered,
+		Paused:    k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
 	i.Share, i.FairShare = c.shares(k)
-	tally := k.tally(c.now)
-	i.Refused, i.Waited = tally.refused, time.Duration(tally.waited)
+	tally := k.Key.Tally(c.now)
+	i.Admitted, i.Refused, i.Waited = tally.Admitted, tally.Refused, time.Duration(tally.Waited)
 	if len(k.window) > 0 {
 		i.OldestAt = idTime(k.window[0].id)
 	}
@@ -108,10 +110,7 @@ func (c *core) shares(k *fairKey) (share, fair float64) {
 	if all := k.queue.share.value(c.now); all > 0 {
 		share = k.stats.share.value(c.now) / all
 	}
-	if k.class != nil && k.held == 0 {
-		fair = float64(k.placedWeight) / float64(k.queue.scheduler.weight)
-	}
-	return share, fair
+	return share, k.Key.Share()
 }
 
 // minuteSum estimates a sum over the last minute without storing its parts: the sum of the
@@ -233,8 +232,11 @@ func (c *core) keyState(k *fairKey) keyState {
 			if c.refillFor(k.window[0]); !c.covered(k.window[0]) {
 				return stateNoCredit
 			}
-			if state := c.blockedState(k.window[0]); state != stateReady {
-				return state
+			switch blocked, slots := c.order.Blocked(&k.Key, k.window[0].throttles.of(), k.window[0].cost); {
+			case slots:
+				return stateConcurrency
+			case blocked:
+				return stateThrottled
 			}
 		}
 		if q.waiters.Len() == 0 {
@@ -253,10 +255,10 @@ func (c *core) keyState(k *fairKey) keyState {
 }
 
 // whole formats the whole tokens of a bucket.
-func whole(tokens float64) string { return plain(math.Floor(tokens + tokenSlack)) }
+func whole(tokens float64) string { return plain(math.Floor(tokens + dispatch.TokenSlack)) }
 
 // slots says how many leases a throttle allows that has no free slot.
-func (b *Blocker) slots() string {
+func slotsReason(b *Blocker) string {
 	if b.Limit > 0 && uint64(b.Limit) < b.Concurrency {
 		return fmt.Sprintf("throttle %q allows %d of %d leases at a time now", b.Throttle, b.Limit, b.Concurrency)
 	}
@@ -264,16 +266,16 @@ func (b *Blocker) slots() string {
 }
 
 // reason says in half a sentence what the throttle lacks.
-func (b *Blocker) reason() string {
+func blockerReason(b *Blocker) string {
 	switch {
 	case b.Reserved:
 		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
 	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
-		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", b.slots(), whole(b.Tokens), b.Need)
+		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", slotsReason(b), whole(b.Tokens), b.Need)
 	case b.Concurrency > 0 && b.Rate > 0:
-		return b.slots() + ", and has no token"
+		return slotsReason(b) + ", and has no token"
 	case b.Concurrency > 0:
-		return b.slots()
+		return slotsReason(b)
 	case b.Saved:
 		return fmt.Sprintf("throttle %q saves its tokens for a message that comes before", b.Throttle)
 	case b.Need > int64(b.Burst):
@@ -328,7 +330,7 @@ func (c *core) explainBlocked(i *KeyInfo) {
 	reasons := make([]string, len(i.BlockedBy))
 	for n := range i.BlockedBy {
 		b := &i.BlockedBy[n]
-		reasons[n] = b.reason()
+		reasons[n] = blockerReason(b)
 		if b.NextAt.After(i.ReadyAt) {
 			i.ReadyAt = b.NextAt
 		}

@@ -196,7 +196,7 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 		if q == nil {
 			return nil // Lease reports the error
 		}
-		if q.scheduler.loaded() && !q.set.PausedOut {
+		if q.order.Loaded() && !q.set.PausedOut {
 			return nil
 		}
 		loading = loading || q.awaitingRead > 0
@@ -220,13 +220,10 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	q := m.key.queue
 	waited := time.Duration(max(c.now-m.since, 0))
 	q.totals.durations.observeWait(waited)
-	m.since = c.leaseTime()
+	m.since = c.order.LeaseTime()
 	c.leases.byID[m.id] = m
 	c.leases.ends.Push(m)
 	inOrder := !q.ordered() || c.isOut(m)
-	if m.throttles != nil {
-		c.useUnset(m)
-	}
 	if c.cfg.LeaseWriteDelay > 0 {
 		c.leases.deferred = append(c.leases.deferred, deferredLease{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseWriteDelay)})
 	} else {
@@ -239,7 +236,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 		stored: inOrder && c.mayReplyEarly(m),
 	}
 	if l := m.throttles; l != nil {
-		d.message.Throttles, d.message.Budgets = l.names, l.budgets // load reuses them instead of allocating
+		d.message.Throttles, d.message.Budgets = l.Names, l.Budgets // load reuses them instead of allocating
 	}
 	c.releaseBody(m)
 	return d
@@ -325,7 +322,7 @@ func (c *core) endLease(m *message) {
 // returnShares returns what a lease holds of throttles and budgets.
 func (c *core) returnShares(m *message) {
 	if m.throttles != nil && !m.retrying {
-		c.endUse(m)
+		c.order.End(m.throttles.of())
 	}
 	if m.reserved != 0 {
 		c.returnCharge(m)

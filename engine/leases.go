@@ -374,7 +374,7 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 		}
 		m.deliveries--
 		c.count(q, countUndelivered, 1)
-		c.refund(m)
+		c.order.Undo(m.throttles.of(), m.cost)
 		c.releaseLease(m)
 	}
 	return nil
@@ -414,7 +414,7 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		c.count(m.key.queue, countAcked, 1)
 		c.observeWork(m, OutcomeAcked)
-		c.succeeded(m)
+		c.order.Succeeded(m.throttles.of())
 		c.settleCharge(m, o.Used)
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)

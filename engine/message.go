@@ -338,12 +338,12 @@ func (r *record) decode(mk storage.MessageKey, value []byte) error {
 	r.mk, r.value, r.attempt, r.retried = mk, value, storage.Attempt{}, false
 	var throttles, budgets []string
 	if t := r.throttles; t != nil {
-		throttles, budgets = t.names, t.budgets
+		throttles, budgets = t.Names, t.Budgets
 	}
 	if err := r.message.DecodeLike(value, throttles, budgets); err != nil {
 		return fmt.Errorf("message %s: %w", mk.ID, err)
 	}
-	if t, m := r.throttles, &r.message; !t.has(m.Throttles, m.Budgets) || t.charge != m.Charge {
+	if t, m := r.throttles, &r.message; !t.has(m.Throttles, m.Budgets) || t.Charge != m.Charge {
 		r.throttles = newThrottleSet(m.Throttles, m.Budgets, m.Charge)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // oracle judges a simulation only by the replies that its clients received.
@@ -317,14 +319,14 @@ type oracleBucket struct {
 	lowered             bool // more slots may be in use than the limit since it was lowered
 }
 
-func (o *oracle) throttleSet(name string, t *throttle, now time.Time) {
-	if t == nil {
+func (o *oracle) throttleSet(name string, set *dispatch.Limits, now time.Time) {
+	if set == nil {
 		delete(o.buckets, name)
 		return
 	}
-	burst := float64(t.set.Burst)
+	burst := float64(set.Burst)
 	o.buckets[name] = &oracleBucket{
-		tokens: burst, rate: t.set.Rate, burst: burst, byCost: t.set.ByCost, concurrency: int64(t.set.Concurrency), at: now, lowered: true,
+		tokens: burst, rate: set.Rate, burst: burst, byCost: set.ByCost, concurrency: int64(set.Concurrency), at: now, lowered: true,
 	}
 }
 
@@ -365,17 +367,17 @@ func (o *oracle) refunded(throttles []string, cost uint32) {
 // limits compares the leases of each throttle with its limit.
 func (o *oracle) limits(c *core) {
 	for name, b := range o.buckets {
-		t := c.throttles.byName[name]
-		if t == nil || b.concurrency == 0 {
+		t, ok := c.order.Inside().Throttle(name)
+		if !ok || b.concurrency == 0 {
 			continue
 		}
 		switch {
-		case t.inUse <= b.concurrency:
+		case t.InUse <= b.concurrency:
 			b.lowered = false
 		case c.health.failed != nil:
 			b.lowered = true // leases are live again whose ends were not written
 		case !b.lowered:
-			o.fail("%d leases are held of throttle %s, which allows %d", t.inUse, name, b.concurrency)
+			o.fail("%d leases are held of throttle %s, which allows %d", t.InUse, name, b.concurrency)
 		}
 	}
 }
@@ -399,8 +401,8 @@ func (o *oracle) crashed(now time.Time, c *core) {
 func (o *oracle) recovered(now time.Time, c *core) {
 	o.newSince, o.fenceBase = c.ids.last, c.fenceBase()
 	clear(o.buckets) // full again; a setting without a reply may exist or not
-	for name, t := range c.throttles.byName {
-		o.throttleSet(name, t, now)
+	for name, t := range c.order.Inside().Throttles() {
+		o.throttleSet(name, &t.Limits, now)
 	}
 	for _, m := range o.byID {
 		if !o.now.Before(m.notBefore) {
@@ -432,7 +434,7 @@ func (o *oracle) overdue(s *Stepper) {
 		}
 	}
 	for _, q := range c.queues.byName {
-		if q.hasDemand() && q.scheduler.loaded() {
+		if q.order.HasDemand() && q.order.Loaded() {
 			o.fail("%d clients wait for %q, which has messages", q.waiters.Len(), q.name)
 		}
 	}

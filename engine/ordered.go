@@ -76,7 +76,7 @@ func (k *fairKey) outOf() *message {
 	if k.out == 0 {
 		return nil
 	}
-	return k.queue.order.keys[k.out-1].m
+	return k.queue.sequence.keys[k.out-1].m
 }
 
 // retryingCount is how many messages of the key are retrying, 0 or 1.
@@ -111,7 +111,7 @@ func (c *core) explainOrdered(k *fairKey, i *KeyInfo) {
 // isOut records that a message of an ordered queue is leased. It reports whether all messages
 // of the key that are gone have been removed by batches that are committed.
 func (c *core) isOut(m *message) bool {
-	o := m.key.queue.order.of(m.key)
+	o := m.key.queue.sequence.of(m.key)
 	o.m = m
 	return o.removed <= c.out.committed
 }
@@ -120,7 +120,7 @@ func (c *core) isOut(m *message) bool {
 // the message back.
 func (c *core) goneInOrder(m *message) {
 	if q := m.key.queue; q.ordered() {
-		q.order.of(m.key).removed = c.out.batchNo
+		q.sequence.of(m.key).removed = c.out.batchNo
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *core) leaveOrder(m *message) {
 		c.addMessages(q, messageCounts{retrying: -1})
 	}
 	if o := m.key; o.out != 0 {
-		if at := &q.order.keys[o.out-1]; at.m == m {
+		if at := &q.sequence.keys[o.out-1]; at.m == m {
 			at.m = nil
 		}
 	}
@@ -144,7 +144,7 @@ func (c *core) enterOrder(m *message) {
 		c.addMessages(q, messageCounts{retrying: 1})
 	}
 	if q.ordered() {
-		q.order.of(m.key).m = m
+		q.sequence.of(m.key).m = m
 		c.settle(m.key)
 	}
 }
@@ -160,7 +160,7 @@ func (c *core) retryInOrder(m *message, until int64) {
 	c.leases.ends.Push(m)
 	k.leased++
 	c.addMessages(k.queue, messageCounts{leased: 1, retrying: 1})
-	k.queue.order.of(k).m = m
+	k.queue.sequence.of(k).m = m
 	c.writeLease(m)
 	c.releaseBody(m)
 }

@@ -93,7 +93,7 @@ func TestARetryingMessageHoldsNoSlots(t *testing.T) {
 	}
 	w.must(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err })
 	w.Advance(2 * time.Minute)
-	if n := w.core.throttles.byName["api"].inUse; n != 0 || len(w.core.leases.byID) != 0 {
+	if n := w.inUse("api"); n != 0 || len(w.core.leases.byID) != 0 {
 		t.Errorf("after the purge %d slots are in use, %d leases", n, len(w.core.leases.byID))
 	}
 }

@@ -291,7 +291,7 @@ func (c *core) emitQueue(kind EventKind, q *queue) { c.emit(Event{Kind: kind, Qu
 
 // announceReady marks a queue that may be able to deliver again, for emitQueueStates.
 func (c *core) announceReady(q *queue) {
-	if c.subscribed(EventReady) && !q.scheduler.announced && !q.becameReady {
+	if c.subscribed(EventReady) && !q.order.Announced && !q.becameReady {
 		q.becameReady = true
 		c.out.events.ready = append(c.out.events.ready, q)
 	}
@@ -311,8 +311,8 @@ func (c *core) markShrunk(q *queue) {
 func (c *core) emitQueueStates() {
 	for _, q := range c.out.events.ready {
 		q.becameReady = false
-		if q.scheduler.hasOpen() && !q.scheduler.announced && c.queues.byName[q.name] == q {
-			q.scheduler.announced = true
+		if q.order.HasOpen() && !q.order.Announced && c.queues.byName[q.name] == q {
+			q.order.Announced = true
 			c.emitQueue(EventReady, q)
 		}
 	}

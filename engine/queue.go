@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -18,10 +19,8 @@ type queue struct {
 	set  storage.Queue
 
 	keys         keyTable
-	scheduler    *scheduler
-	turns        map[*throttle]float64 // tags at throttles that a purge has ended and no class has continued
+	order        *dispatch.Queue // of its keys
 	waiters      waiters
-	offered      bool // in waitSet.offers
 	becameReady  bool // in events.ready
 	shrunk       bool // in events.shrunk
 	awaitingRead int  // keys with a backlog on disk and no message in memory
@@ -50,17 +49,10 @@ type queue struct {
 	results     *generations           // nil: it has no results
 	resultWaits map[ID]*resultWaits    // requests for the results of its messages, and their number
 	awaited     int64
-	order       keyOrder      // of an ordered queue: what is out
-	share       minuteSum     // cost delivered
-	throttled   throttledKeys // sums over its keys
-	figures     *KeyFigures   // of its keys, from the last sweep; nil: none, or it had no keys
-	recorded    uint32        // step in which history has recorded it last
-}
-
-// throttledKeys are the sums of what throttles did to the keys of a queue since the start.
-type throttledKeys struct {
-	admitted, refused uint64
-	waitingKeys
+	sequence    keyOrder    // of an ordered queue: what is out
+	share       minuteSum   // cost delivered
+	figures     *KeyFigures // of its keys, from the last sweep; nil: none, or it had no keys
+	recorded    uint32      // step in which history has recorded it last
 }
 
 // limited reports whether the queue has a maximum depth, for which its messages must be
@@ -262,9 +254,9 @@ func (c *core) newNumber() uint32 {
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, settings: map[string]storage.Key{}}
+	q.order = c.order.NewQueue(q)
 	c.queues.set(q, set)
-	q.scheduler = newScheduler(q, c.cfg.Quantum)
-	c.listPaused(q)
+	q.order.Pause(set.PausedOut)
 	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
 	c.queues.names = nil
 	c.queues.sums.uncounted++
@@ -291,7 +283,7 @@ func (c *core) removeQueue(q *queue) {
 	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
 	delete(c.queues.byName, q.name)
 	c.queues.leaveDLQ(q)
-	delete(c.queues.pausedOut, q)
+	q.order.Leave()
 	c.queues.names = nil
 	c.queues.deletedTotals.add(&q.totals)
 	if q.waiters.Head() != nil {
@@ -330,7 +322,7 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 	if err != nil {
 		return err
 	}
-	if err := tx.afford(1); err != nil { // demandChanged may spend much
+	if err := tx.afford(1); err != nil { // Queue.Pause may spend much
 		return err
 	}
 	if in {
@@ -340,26 +332,10 @@ func (tx *Tx) Pause(name string, in, out, paused bool) error {
 		q.set.PausedOut = paused
 	}
 	c.putQueue(q)
-	c.listPaused(q)
-	if !out {
-		return nil
-	}
-	if paused {
-		c.unreserveQueue(q)
-	} else {
-		c.demandChanged(q)
-		c.offer(q)
+	if out {
+		q.order.Pause(paused)
 	}
 	return nil
-}
-
-// listPaused updates the set of queues whose deliveries are paused.
-func (c *core) listPaused(q *queue) {
-	if q.set.PausedOut {
-		c.queues.pausedOut[q] = struct{}{}
-	} else {
-		delete(c.queues.pausedOut, q)
-	}
 }
 
 // QueueInfo is what FILA.QUEUE INFO shows.

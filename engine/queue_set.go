@@ -18,10 +18,9 @@ type queueSet struct {
 	nextNumber uint32
 	deleted    []*queue // waiters of theirs have to be answered
 
-	sums          sums                // of all queues
-	deletedTotals totals              // of all queues that were deleted
-	totals        map[string]totals   // of the queues before a recovery, by name; nil: none is under way
-	pausedOut     map[*queue]struct{} // those whose deliveries are paused
+	sums          sums              // of all queues
+	deletedTotals totals            // of all queues that were deleted
+	totals        map[string]totals // of the queues before a recovery, by name; nil: none is under way
 
 	versions     intrusive.Roster[scriptVersion] // the histories of all hooks, by age
 	versionBytes int                             // of their records
@@ -42,7 +41,7 @@ func (s *queueSet) reset() {
 	all := s.sums
 	all.reset()
 	*s = queueSet{
-		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, byDLQ: map[string]*intrusive.List[queue, *queue]{}, pausedOut: map[*queue]struct{}{}, nextNumber: s.nextNumber,
+		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, byDLQ: map[string]*intrusive.List[queue, *queue]{}, nextNumber: s.nextNumber,
 		sums: all, deletedTotals: s.deletedTotals, totals: before,
 	}
 }
@@ -61,6 +60,7 @@ func (s *queueSet) set(q *queue, set storage.Queue) {
 		}
 	}
 	q.set = set
+	q.order.Free(set.DeadLetter)
 }
 
 // leaveDLQ makes a queue one without a dead-letter queue.

@@ -381,7 +381,7 @@ func (r *read) Apply(tx *Tx) error {
 		c.reads.failed = 0
 	}
 	if k.lastReadEmpty = len(k.window) == 0 && k.hasBacklog; k.lastReadEmpty {
-		c.offer(k.queue) // the key leaves its class, and others no longer wait for it
+		k.queue.order.Offer() // the key leaves its class, and others no longer wait for it
 	}
 	c.settle(k)
 	return nil
@@ -414,7 +414,7 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 		}
 		m.key = k
 		if l := m.throttles; l != nil {
-			m.throttles = c.throttleSet(k, l.names, l.budgets, l.charge)
+			m.throttles = c.throttleSet(k, l.Names, l.Budgets, l.Charge)
 		}
 		m.status = ready
 		k.push(m)

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/storage"
 )
 
@@ -35,7 +36,6 @@ import (
 // first lease.
 func (c *core) recover() error {
 	waiting := c.unparkAll()
-	buckets := c.throttles.byName
 	for _, j := range c.ops.redrives {
 		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("redrive interrupted by a recovery, run it again")
 	}
@@ -44,7 +44,7 @@ func (c *core) recover() error {
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
 	}
-	if err := c.recoverThrottles(buckets); err != nil {
+	if err := c.recoverThrottles(); err != nil {
 		return fmt.Errorf("recover throttles: %w", err)
 	}
 	if err := c.recoverQueues(); err != nil {
@@ -193,8 +193,11 @@ func (c *core) recoverState() error {
 }
 
 // recoverThrottles reads the throttles. Token buckets start full and adaptive limits at their most,
-// but keep their level and counters over a recovery in place: known are the throttles from before.
-func (c *core) recoverThrottles(known map[string]*throttle) error {
+// but keep their level and counters over a recovery in place.
+func (c *core) recoverThrottles() error {
+	c.order.Advance(c.now)
+	before := c.order.before
+	c.order.before = nil
 	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottle), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
@@ -204,14 +207,7 @@ func (c *core) recoverThrottles(known map[string]*throttle) error {
 		if err := set.Decode(v); err != nil {
 			return fmt.Errorf("throttle %q: %w", parts[1], err)
 		}
-		t := c.addThrottle(parts[1], set)
-		if old := known[parts[1]]; old != nil {
-			t.admitted, t.refused, t.waited = old.admitted, old.refused, old.waited
-			t.adapt(old.adaptive)
-			if old.set.Rate > 0 && old.set.ByCost == set.ByCost {
-				t.tokens = min(old.level(c.now), float64(set.Burst))
-			}
-		}
+		c.order.Restore(parts[1], dispatch.Limits(set), before)
 		return nil
 	})
 }
@@ -340,7 +336,7 @@ func (c *core) recoverLeases() error {
 		c.leases.byID[m.id] = m
 		c.leases.ends.Push(m)
 		if !m.retrying {
-			c.countInUse(m)
+			c.order.Begin(m.throttles.of())
 			c.reserveAgain(m)
 		}
 		k.leased++

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -22,7 +23,7 @@ import (
 //   expired    It is dead-lettered, or dropped if its queue has no dead-letter queue.
 //
 // A leased message belongs to its consumer until the lease ends, whatever its TTL. A
-// message whose TTL has passed is not delivered even if the index has not reached it: pick
+// message whose TTL has passed is not delivered even if the index has not reached it: take
 // checks the time of each message.
 
 // reasonTTL is the reason of a dead message whose TTL has passed.
@@ -112,7 +113,7 @@ func (t *ttlMessages) expire(c *core) {
 	c.refill(&t.index)
 }
 
-// endTTLAtHead expires a message that pick found at the head of its key before the index
+// endTTLAtHead expires a message that take found at the head of its key before the index
 // reached it. The record is read in the turn if need be. If it cannot be read, the key
 // backs off and its head cache is given up, so that the other keys go on.
 func (c *core) endTTLAtHead(m *message) {
@@ -277,15 +278,15 @@ func (o *ttlBatch) deadLetter(c *core) {
 // Until then, detached keys can be met in four places, each of which skips them at bounded
 // cost: the line of a throttle, the queue of reads, the result of a read, and a lease.
 // Their receipts are invalid (leaseOf). A detached key must not be settled: that would
-// change the scheduler that the queue has now.
+// change the order of the keys that the queue has now.
 //
 // Detaching is in memory only; the records went with the batch of detachAll.
 type detachedQueue struct {
-	queue     *queue
-	no        uint32     // the number that the queue had
-	scheduler *scheduler // the scheduler that the queue had
-	keys      intrusive.Roster[fairKey]
-	named     bool // statistics of the keys are kept by name, not only in sum
+	queue *queue
+	no    uint32             // the number that the queue had
+	order *dispatch.Detached // of its keys
+	keys  intrusive.Roster[fairKey]
+	named bool // statistics of the keys are kept by name, not only in sum
 }
 
 // detachedKeys is the component that reclaims detached keys and leases.
@@ -312,7 +313,7 @@ const reclaimMax = turnUnits
 
 // purged reports whether the key is detached. Keys are numbered in the order of their
 // creation, so one number per queue tells.
-func (k *fairKey) purged() bool { return k.seq <= k.queue.purgedUpTo }
+func (k *fairKey) purged() bool { return k.Seq() <= k.queue.purgedUpTo }
 
 // detach hands the former keys of a queue to reclaim. A small number of keys is reclaimed
 // at once, and their statistics stay available by name.
@@ -327,7 +328,7 @@ func (c *core) detach(r *detachedQueue) {
 
 // unfinished reports whether something of a detached queue is left to reclaim.
 func (c *core) unfinished(r *detachedQueue) bool {
-	return !r.keys.Empty() || len(r.scheduler.classes) > 0 || c.delayed.index.byQueue[r.no] != nil || c.ttl.index.byQueue[r.no] != nil
+	return !r.keys.Empty() || !r.order.Empty() || c.delayed.index.byQueue[r.no] != nil || c.ttl.index.byQueue[r.no] != nil
 }
 
 // reclaim reclaims a portion of the detached leases and keys, the oldest queue first. It is
@@ -358,39 +359,34 @@ func (c *core) reclaimSome(r *detachedQueue) {
 			break
 		}
 	}
-	for _, cl := range r.scheduler.classes {
-		if c.detached.reclaimed >= c.detached.max {
-			return
-		}
-		c.detached.reclaimed++
-		c.dropClass(cl)
-	}
+	c.detached.reclaimed += r.order.Reclaim(c.detached.max - c.detached.reclaimed)
 	for c.detached.reclaimed < c.detached.max {
 		k := r.keys.Shift()
 		if k == nil {
 			return
 		}
 		c.detached.reclaimed += 1 + len(k.window)
-		k.stats = k.tally(c.now) // of its class, which reclaimKey lets go
+		stats := k.statistics(c.now) // with those of its class, which reclaimKey lets go
 		c.reclaimKey(k)
-		r.keepStats(k)
+		r.keepStats(k, stats)
 	}
 }
 
 // keepStats keeps the statistics of a reclaimed key: under its name, or in the sum if there
 // are too many keys. A new key with that name takes them over.
-func (r *detachedQueue) keepStats(k *fairKey) {
+func (r *detachedQueue) keepStats(k *fairKey, stats keyStats) {
 	p, busiest := &r.queue.idle, &r.queue.idle.busiest
 	switch now := r.queue.keys.find(k.hash, k.name); {
 	case !r.named:
-		p.rest.add(k.stats)
+		p.rest.add(stats)
 	case now != nil:
-		now.stats.add(k.stats)
+		now.stats.delivered += stats.delivered
+		now.AddTally(stats.Tally)
 		busiest.note(now)
 	default:
 		busiest.drop(func(b *busiestKey) bool { return b.name == k.name })
-		k.stats.add(p.take(k.hash, k.name))
-		p.keep(k)
+		stats.add(p.take(k.hash, k.name))
+		p.keep(k.hash, k.name, stats)
 		if at := p.find(k.hash, k.name); at >= 0 { // else it was trimmed, or has no statistics
 			busiest.noteIdle(&p.list[at])
 		}
@@ -408,7 +404,7 @@ func (c *core) reclaimKey(k *fairKey) {
 		c.forget(m)
 	}
 	k.window = nil
-	k.class, k.prev, k.next, k.set = nil, nil, nil, nil // one referenced key must not keep all others in memory
+	k.Let()
 }
 
 // The leases of a purged queue stay in the lease table, invalid. The table has no index by

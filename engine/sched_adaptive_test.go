@@ -81,10 +81,16 @@ func (s *schedSim) sameLimits(t *testing.T) {
 		}
 		var info ThrottleInfo
 		s.call(func(tx *Tx) error { info, _ = tx.Throttle(x.name); return nil })
-		if got := limitMillionths(s.step.core.throttles.byName[x.name].adaptive); got != l.value || info.Cuts != uint64(l.cuts) || info.Limit != float64(l.value)/1e6 {
+		if got := limitMillionths(limitOf(s.step.core, x.name)); got != l.value || info.Cuts != uint64(l.cuts) || info.Limit != float64(l.value)/1e6 {
 			t.Errorf("throttle %s: limit %d after %d cuts, it shows %f; want %d after %d", x.name, got, info.Cuts, info.Limit, l.value, l.cuts)
 		}
 	}
+}
+
+// limitOf returns the limit of an adaptive throttle.
+func limitOf(c *core, throttle string) *adaptive.Limit {
+	t, _ := c.order.Inside().Throttle(throttle)
+	return t.Adaptive
 }
 
 // adaptiveSim has two adaptive throttles, two queues with messages of one or both, and workers of
@@ -143,11 +149,11 @@ func TestAdaptiveLimitsAreThoseOfTheRecords(t *testing.T) {
 func TestTheRecordsFindPlantedFaultsOfAdaptiveThrottles(t *testing.T) {
 	keep := func(was map[*adaptive.Limit]adaptive.Limit, better func(now, was float64) bool) func(c *core) {
 		return func(c *core) {
-			for _, x := range c.throttles.byName {
-				if w, ok := was[x.adaptive]; ok && better(x.adaptive.Value(), w.Value()) {
-					*x.adaptive = w
+			for _, x := range c.order.Inside().Throttles() {
+				if w, ok := was[x.Adaptive]; ok && better(x.Adaptive.Value(), w.Value()) {
+					*x.Adaptive = w
 				}
-				was[x.adaptive] = *x.adaptive
+				was[x.Adaptive] = *x.Adaptive
 			}
 		}
 	}
@@ -156,13 +162,13 @@ func TestTheRecordsFindPlantedFaultsOfAdaptiveThrottles(t *testing.T) {
 		"a limit that never falls": keep(map[*adaptive.Limit]adaptive.Limit{}, func(now, was float64) bool { return now < was }),
 		"a limit that never grows": keep(map[*adaptive.Limit]adaptive.Limit{}, func(now, was float64) bool { return now > was }),
 		"a lease above the limit": func(c *core) {
-			for _, x := range c.throttles.byName {
-				x.adaptive = nil
+			for _, x := range c.order.Inside().Throttles() {
+				c.order.Inside().SetAdaptive(x, nil)
 			}
 		},
 		"each failure is a cut": func(c *core) {
 			for _, m := range c.leases.byID {
-				m.since = c.leaseTime()
+				m.since = c.order.LeaseTime()
 			}
 		},
 		"a cut is for ever": func(c *core) {
@@ -171,9 +177,7 @@ func TestTheRecordsFindPlantedFaultsOfAdaptiveThrottles(t *testing.T) {
 			}
 		},
 		"a limit that grows wakes nothing": func(c *core) {
-			for _, x := range c.throttles.byName {
-				x.listed = true
-			}
+			c.order.Inside().HideRoom()
 		},
 	} {
 		t.Run(fault, func(t *testing.T) {

@@ -187,6 +187,9 @@ func TestAQueueThatBecomesADLQChargesNothing(t *testing.T) {
 	if ds := w.lease("w", 10); len(ds) != 0 {
 		t.Fatalf("%d messages are handed out without credits", len(ds))
 	}
+	if i := w.budget("acme"); i.Waiting != 1 {
+		t.Errorf("%d keys wait, want one", i.Waiting)
+	}
 	w.queue("src", QueueOptions{DLQ: new("w")})
 	if ds := w.lease("w", 10); len(ds) != 2 {
 		t.Errorf("%d messages are handed out", len(ds))

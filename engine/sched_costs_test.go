@@ -6,16 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
-
-// standing is the place of a key in the calendar of its class.
-type standing struct {
-	due        int64
-	slot       int32
-	prev, next *dispatchKey
-}
-
-func standingOf(k *fairKey) standing { return standing{k.due, k.slot, k.prev, k.next} }
 
 // The work of a delivery is the number of keys that it moves in the calendar. It does not
 // depend on the number of keys or on the costs of messages.
@@ -26,7 +19,7 @@ func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 		n = 3000
 	}
 	depth := 1 // of the calendar's heap
-	for nodes := n; nodes > 1; nodes /= heapWidth {
+	for nodes := n; nodes > 1; nodes /= dispatch.HeapWidth {
 		depth++
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
@@ -51,9 +44,9 @@ func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 				tasks[i] = &Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })}
 			}
 			w.Do(tasks...)
-			keys := map[*fairKey]standing{}
+			keys := map[*fairKey]dispatch.Standing{}
 			for k := range w.core.queues.byName["q"].roster.All() {
-				keys[k] = standingOf(k)
+				keys[k] = w.core.order.Inside().Standing(&k.Key)
 			}
 			all, most := 0, 0
 			for range deliveries {
@@ -62,7 +55,7 @@ func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 				}
 				moved := 0
 				for k, before := range keys {
-					if now := standingOf(k); now != before {
+					if now := w.core.order.Inside().Standing(&k.Key); now != before {
 						moved++
 						keys[k] = now
 					}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/engine/dispatch"
 )
 
 // plantedFault breaks the engine after each event, in violation of one rule.
@@ -18,64 +20,19 @@ type plantedFault struct {
 func plantedFaults() []plantedFault {
 	apart := func(s *schedSim) bool { return s.apart > 0 }
 	return []plantedFault{
-		{"1: room is used at once", func(c *core) {
-			for _, t := range c.throttles.byName { // no throttle is found with new room
-				t.listed = true
-			}
-		}, func(s *schedSim) bool { return s.broken > 0 }},
+		{"1: room is used at once", func(c *core) { c.order.Inside().HideRoom() }, func(s *schedSim) bool { return s.broken > 0 }},
 		{"2: queues take turns", func(c *core) {
-			for _, t := range c.throttles.byName {
-				if e := t.entries[c.queues.byName["q0"]]; e != nil {
-					e.turn = 0
-					if e.at >= 0 {
-						t.line.Fix(e)
-					}
-				}
-			}
+			c.order.Inside().Favour(c.queues.byName["q0"].order)
 		}, func(s *schedSim) bool { return s.queues[1].got < s.queues[0].got/2 }},
-		{"3: a key that waits is not passed by others", func(c *core) {
-			for _, k := range firstToGo(c) {
-				k.moveTo(k.due + 100)
-			}
-		}, apart},
-		{"4: messages with several throttles get their share", func(c *core) {
-			for cl := range c.classes() {
-				if len(cl.flows) > 1 {
-					for i := range cl.flows { // as if the class had used its turns
-						cl.flows[i].tag = cl.flows[i].entry.vtime + 1
-					}
-				}
-			}
-		}, func(s *schedSim) bool { return s.severalShare() < 0.5 }},
-		{"5: credit is never lost", func(c *core) {
-			for _, q := range c.queues.byName {
-				for k := range q.roster.All() {
-					k.credit = min(k.credit, 0)
-				}
-			}
-		}, apart},
-		{"6: a key is visited in the round in which its credit suffices", func(c *core) {
-			for _, k := range firstToGo(c) {
-				k.moveTo(max(k.due-1, k.base))
-			}
-		}, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
-		{"7: an explanation names the throttles that are full", func(c *core) {
-			for _, q := range c.queues.byName {
-				for k := range q.roster.All() {
-					if k.class != nil && k.class.state == classWaiting {
-						k.window[0].throttles.set = nil
-					}
-				}
-			}
-		}, (*schedSim).misexplained},
-		{"9: the order of delivery is told what a message costs", func(c *core) {
-			for _, q := range c.queues.byName {
-				for k := range q.roster.All() {
-					k.placedCost = 1
-				}
-			}
-		}, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
-		{"8: a throttle admits what it is set to", func(c *core) { c.throttles.byName["A"].set.Concurrency = 3 }, func(*schedSim) bool { return false }},
+		{"3: a key that waits is not passed by others", eachQueue(func(p dispatch.Inside, q *queue) { p.Postpone(q.order, 100) }), apart},
+		{"4: messages with several throttles get their share", eachQueue(func(p dispatch.Inside, q *queue) { p.UseUpTurns(q.order) }), func(s *schedSim) bool { return s.severalShare() < 0.5 }},
+		{"5: credit is never lost", eachKey(dispatch.Inside.TakeCredit), apart},
+		{"6: a key is visited in the round in which its credit suffices", eachQueue(func(p dispatch.Inside, q *queue) { p.Postpone(q.order, -1) }), func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
+		{"7: an explanation names the throttles that are full", eachKey(dispatch.Inside.Unname), (*schedSim).misexplained},
+		{"9: the order of delivery is told what a message costs", eachKey(dispatch.Inside.Misprice), func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
+		{"8: a throttle admits what it is set to", func(c *core) {
+			c.order.Inside().Set("A", dispatch.Limits{Concurrency: 3})
+		}, func(*schedSim) bool { return false }},
 	}
 }
 
@@ -155,28 +112,19 @@ func (s *schedSim) misexplained() bool {
 	return false
 }
 
-// firstToGo returns the first keys of the classes that have several keys.
-func firstToGo(c *core) (keys []*fairKey) {
-	for cl := range c.classes() {
-		if cl.keys < 2 {
-			continue
-		}
-		if k := cl.head().key(); !k.visited && k.due < cl.present()+50 {
-			keys = append(keys, k)
+// eachQueue does something to each queue, and eachKey to each key.
+func eachQueue(do func(p dispatch.Inside, q *queue)) func(c *core) {
+	return func(c *core) {
+		for _, q := range c.queues.byName {
+			do(c.order.Inside(), q)
 		}
 	}
-	return keys
 }
 
-// moveTo moves a key to another round of its calendar.
-func (k *fairKey) moveTo(round int64) {
-	cl := k.class
-	cl.remove(&k.dispatchKey)
-	k.due = round
-	cl.insert(&k.dispatchKey)
-	if cl.state == classWaiting {
-		cl.entry.waiting.Fix(cl)
-	} else {
-		cl.scheduler.open.fix(cl)
-	}
+func eachKey(do func(p dispatch.Inside, k *dispatch.Key)) func(c *core) {
+	return eachQueue(func(p dispatch.Inside, q *queue) {
+		for k := range q.roster.All() {
+			do(p, &k.Key)
+		}
+	})
 }

@@ -118,25 +118,22 @@ func TestTokensAreNotSavedForAQueueThatCannotUseThem(t *testing.T) {
 // TestFaultsOfThrottlesByCostAreFound plants one after each event.
 func TestFaultsOfThrottlesByCostAreFound(t *testing.T) {
 	broken := func(s *schedSim) bool { return len(s.faults) > 0 || s.broken > 0 }
-	each := func(do func(c *core, t *throttle)) func(c *core) {
-		return func(c *core) { do(c, c.throttles.byName["A"]) }
-	}
 	for rule, x := range map[string]struct {
 		plant func(c *core)
 		found func(s *schedSim, dear *schedKey) bool
 	}{
-		"a debt is paid": {each(func(_ *core, t *throttle) { t.tokens = max(t.tokens, 0) }), func(s *schedSim, _ *schedKey) bool { return broken(s) }},
-		"tokens are saved for the class that is next": {each(func(_ *core, t *throttle) {
-			for e, ok := t.line.First(); ok && e.need() > 1; e, ok = t.line.First() {
-				t.line.Remove(e)
+		"a debt is paid": {func(c *core) {
+			c.order.Inside().SetTokens("A", func(tokens float64) float64 { return max(tokens, 0) })
+		}, func(s *schedSim, _ *schedKey) bool { return broken(s) }},
+		"tokens are saved for the class that is next": {func(c *core) { c.order.Inside().PassDear("A") }, func(_ *schedSim, dear *schedKey) bool { return dear.got < 10 }},
+		"a message takes its cost": {func(c *core) {
+			c.order.Inside().SetTokens("A", func(tokens float64) float64 { return min(tokens+0.5, 60) })
+		}, func(s *schedSim, _ *schedKey) bool { return broken(s) }},
+		"the throttle looks again when demand changes": {func(c *core) {
+			for q := range c.orders() {
+				c.order.Inside().ForgetSaving(q)
 			}
-		}), func(_ *schedSim, dear *schedKey) bool { return dear.got < 10 }},
-		"a message takes its cost": {each(func(c *core, t *throttle) { t.tokens = min(t.tokens+0.5, float64(t.set.Burst)) }), func(s *schedSim, _ *schedKey) bool { return broken(s) }},
-		"the throttle looks again when demand changes": {each(func(c *core, t *throttle) {
-			for _, q := range c.queues.byName {
-				q.scheduler.saving = nil
-			}
-		}), func(s *schedSim, _ *schedKey) bool { return broken(s) || s.step.Check() != nil }},
+		}, func(s *schedSim, _ *schedKey) bool { return broken(s) || s.step.Check() != nil }},
 	} {
 		t.Run(rule, func(t *testing.T) {
 			for _, planted := range []bool{false, true} {

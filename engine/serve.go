@@ -15,7 +15,7 @@ import "github.com/faisca/fila/internal/queueset"
 // crash could lose one of them.
 func (c *core) serve() {
 	if c.health.failed != nil {
-		c.grants.reset() // nothing is delivered, and recovery rebuilds what it lists
+		c.order.Stop() // nothing is delivered, and recovery rebuilds what it lists
 	}
 	for c.room() {
 		if c.serveReady(); len(c.waits.unblocked) == 0 {
@@ -24,47 +24,26 @@ func (c *core) serve() {
 		c.applyUnblocked()
 	}
 	if c.room() {
-		c.waits.offers, c.waits.unblocked = nil, nil
+		c.order.Forget()
+		c.waits.unblocked = nil
 	}
 }
 
 // serveReady serves the queues that may deliver, one after the other, as far as the budget of the
 // step goes.
 func (c *core) serveReady() {
-	for q := c.ready(); q != nil; q = c.ready() {
-		c.serveQueue(q)
+	for q := c.order.Ready(); q != nil; q = c.order.Ready() {
+		c.serveQueue(q.Owner().(*queue))
 	}
-}
-
-// ready returns the queue that is served next; nil: none may be able to deliver, or the step has
-// no budget left. Room of throttles and credits go first, before another queue could take them.
-func (c *core) ready() *queue {
-	if !c.room() {
-		return nil
-	}
-	if q := c.grants.turn; q != nil {
-		c.grants.turn = nil
-		return q
-	}
-	if q := c.grant(); q != nil {
-		return q
-	}
-	if len(c.waits.offers) == 0 || !c.room() {
-		return nil
-	}
-	q := c.waits.offers[0]
-	c.waits.offers = c.waits.offers[1:]
-	q.offered = false
-	return q
 }
 
 // serveQueue runs the tasks that wait for a queue, in the order of their arrival, as long as
 // the queue can deliver. When nothing is being read for the queue any more, tasks that wait for
 // window reads only are run as well: they end without a message, or take one of another queue.
 func (c *core) serveQueue(q *queue) {
-	for q.scheduler.hasOpen() && q.waiters.Head() != nil && c.health.failed == nil {
+	for q.order.HasOpen() && q.waiters.Head() != nil && c.health.failed == nil {
 		if !c.room() {
-			c.offer(q)
+			q.order.Offer()
 			return
 		}
 		first := q.waiters.Head()
@@ -107,7 +86,7 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Deliv
 		empty = 0
 		turn.served(q)
 		if ds == nil {
-			ds = make([]*Delivery, 0, min(req.Count, q.scheduler.keys*4+16))
+			ds = make([]*Delivery, 0, min(req.Count, q.order.Keys()*4+16))
 		}
 		visibility := req.Visibility
 		if visibility <= 0 {
@@ -136,11 +115,11 @@ func (c *core) take(q *queue, served bool) *message {
 	if k == nil {
 		return nil
 	}
-	before := q.scheduler.round
-	c.takeHead(&k.dispatchKey)
-	c.queues.sums.rounds += uint64(q.scheduler.round - before)
-	if len(k.class.draws) > 0 {
-		c.reserveCharge(k.window[0])
+	before := q.order.Rounds()
+	q.order.Take(&k.Key)
+	c.queues.sums.rounds += uint64(q.order.Rounds() - before)
+	if m := k.window[0]; m.throttles != nil && len(m.throttles.Budgets) > 0 {
+		c.reserveCharge(m)
 	}
 	m := k.pop()
 	c.heads.messages--
@@ -157,12 +136,12 @@ func (c *core) take(q *queue, served bool) *message {
 // has passed are removed on the way, a unit each.
 func (c *core) chosen(q *queue) *fairKey {
 	for {
-		k := c.next(q).key()
+		k := key(q.order.Next())
 		if k == nil || !c.ttlExpired(k.window[0]) {
 			return k
 		}
 		if !c.room() {
-			c.offer(q)
+			q.order.Offer()
 			return nil
 		}
 		c.spend(1)
@@ -173,8 +152,7 @@ func (c *core) chosen(q *queue) *fairKey {
 // more gives away what has become ready while a lease takes messages, and reports whether the lease
 // may find another message of the queue.
 func (c *core) more(q *queue, served bool) bool {
-	g := &c.grants
-	if !g.pending() || !c.room() {
+	if !c.order.Pending() || !c.room() {
 		return false
 	}
 	c.spend(1)
@@ -182,12 +160,5 @@ func (c *core) more(q *queue, served bool) bool {
 		c.serveReady()
 		return true
 	}
-	if g.turn == nil {
-		g.turn = c.grant()
-	}
-	if g.turn == q {
-		g.turn = nil
-		c.offer(q) // the lease may be served for another of its queues, and others wait for this one
-	}
-	return g.turn == nil
+	return q.order.Again()
 }

@@ -335,12 +335,13 @@ func (c *core) forgetKey(k *fairKey) {
 	}
 	c.heads.keys--
 	c.dropKey(k)
-	q.order.forget(k)
-	q.roster.Remove(k.seq)
+	q.sequence.forget(k)
+	q.roster.Remove(k.Seq())
+	stats := k.statistics(c.now)
 	if k.busiest {
-		q.idle.busiest.forgotten(k)
+		q.idle.busiest.forgotten(k, stats)
 	}
-	q.idle.keep(k)
+	q.idle.keep(k.hash, k.name, stats)
 }
 
 // The settings records of fairness keys have the number of their queue in their store keys, and

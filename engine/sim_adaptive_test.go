@@ -5,6 +5,7 @@ package engine
 import (
 	"math"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/internal/adaptive"
 )
 
@@ -54,16 +55,16 @@ func unrounded(value int64) int64 {
 
 // lookAtLimits records the cuts since the last look.
 func (o *oracle) lookAtLimits(c *core) {
-	for name, t := range c.throttles.byName {
-		l := t.adaptive
-		if (l != nil) != (t.set.AdaptiveMin > 0) {
-			o.fail("throttle %s: its setting %+v does not say whether it is adaptive", name, t.set)
+	for name, t := range c.order.Inside().Throttles() {
+		l := t.Adaptive
+		if (l != nil) != (t.Limits.AdaptiveMin > 0) {
+			o.fail("throttle %s: its setting %+v does not say whether it is adaptive", name, t.Limits)
 		}
 		if l == nil {
 			continue
 		}
-		if v := l.Value(); v < float64(t.set.AdaptiveMin) || v > float64(t.set.Concurrency) {
-			o.fail("throttle %s has the limit %f, out of %d to %d", name, v, t.set.AdaptiveMin, t.set.Concurrency)
+		if v := l.Value(); v < float64(t.Limits.AdaptiveMin) || v > float64(t.Limits.Concurrency) {
+			o.fail("throttle %s has the limit %f, out of %d to %d", name, v, t.Limits.AdaptiveMin, t.Limits.Concurrency)
 		}
 		seen := o.adaptive.seen[l]
 		if seen == nil {
@@ -83,15 +84,16 @@ func (o *oracle) leased(c *core, r Receipt, throttles []string) {
 	o.adaptive.moment++
 	o.adaptive.began[r] = o.adaptive.moment
 	for _, name := range throttles {
-		if t := c.throttles.byName[name]; t != nil && t.adaptive != nil && t.inUse > int64(t.adaptive.Value()) {
-			o.fail("%d leases of throttle %s, whose limit is %f", t.inUse, name, t.adaptive.Value())
+		if t, _ := c.order.Inside().Throttle(name); t.Adaptive != nil && t.InUse > int64(t.Adaptive.Value()) {
+			o.fail("%d leases of throttle %s, whose limit is %f", t.InUse, name, t.Adaptive.Value())
 		}
 	}
 }
 
 // limitBefore is an adaptive throttle before an answer.
 type limitBefore struct {
-	t           *throttle
+	name        string
+	limit       *adaptive.Limit
 	value       int64
 	inUse       int64
 	least, most int64
@@ -107,10 +109,10 @@ func (o *oracle) limitsOf(c *core, r Receipt) (before []limitBefore) {
 		return nil
 	}
 	for _, name := range m.throttleKeys() {
-		if t := c.throttles.byName[name]; t != nil && t.adaptive != nil {
+		if t, _ := c.order.Inside().Throttle(name); t.Adaptive != nil {
 			before = append(before, limitBefore{
-				t: t, value: limitMillionths(t.adaptive), inUse: t.inUse, least: int64(t.set.AdaptiveMin), most: int64(t.set.Concurrency),
-				began: o.adaptive.began[r], was: *t.adaptive,
+				name: name, limit: t.Adaptive, value: limitMillionths(t.Adaptive), inUse: t.InUse, least: int64(t.Limits.AdaptiveMin), most: int64(t.Limits.Concurrency),
+				began: o.adaptive.began[r], was: *t.Adaptive,
 			})
 		}
 	}
@@ -129,15 +131,15 @@ func (o *oracle) limitsAfter(before []limitBefore, is limitOutcome) {
 			if b.began == 0 {
 				continue
 			}
-			if b.began > o.adaptive.seen[b.t.adaptive].cutAt {
+			if b.began > o.adaptive.seen[b.limit].cutAt {
 				want = cut(b.value, b.least)
 				cuts++
 			}
 		case limitStays:
 		}
 		o.adaptive.checks++
-		if got := limitMillionths(b.t.adaptive); got != want || b.t.adaptive.Cuts() != cuts {
-			o.fail("throttle %s had the limit %d with %d leases and has %d after %d cuts, want %d after %d", b.t.name, b.value, b.inUse, got, b.t.adaptive.Cuts(), want, cuts)
+		if got := limitMillionths(b.limit); got != want || b.limit.Cuts() != cuts {
+			o.fail("throttle %s had the limit %d with %d leases and has %d after %d cuts, want %d after %d", b.name, b.value, b.inUse, got, b.limit.Cuts(), want, cuts)
 		}
 	}
 }
@@ -161,15 +163,17 @@ func outcomeOf(taken bool, o limitOutcome) limitOutcome {
 
 // unlimited has adaptive throttles allow their concurrency until back is called.
 func (s *sim) unlimited(c *core) (back func()) {
-	was := map[*throttle]*adaptive.Limit{}
-	for _, t := range c.throttles.byName {
-		if t.adaptive != nil {
-			was[t], t.adaptive = t.adaptive, nil
+	p := c.order.Inside()
+	var were []dispatch.InsideThrottle
+	for _, t := range p.Throttles() {
+		if t.Adaptive != nil {
+			were = append(were, t)
+			p.SetAdaptive(t, nil)
 		}
 	}
 	return func() {
-		for t, l := range was {
-			t.adaptive = l
+		for _, t := range were {
+			p.SetAdaptive(t, t.Adaptive)
 		}
 	}
 }

@@ -408,7 +408,7 @@ func (s *sim) budgetsAtEnd() {
 	}
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
 		for a := range tx.core.accounts.list.All() {
-			if i := a.info(); i.Reserved != 0 || i.Waiting != 0 {
+			if i := tx.core.budgetInfo(a); i.Reserved != 0 || i.Waiting != 0 {
 				s.oracle.fail("budget %s: nothing is leased, %d is reserved; %d keys wait", i.Name, i.Reserved, i.Waiting)
 			}
 		}
@@ -428,9 +428,7 @@ func (s *sim) breakBudgets() {
 			}
 		}
 	case creditNotSeen:
-		for _, l := range c.accounts.lines { // as if it were in the list already
-			l.listed = true
-		}
+		c.order.Inside().HideCredits()
 	case creditNotWritten:
 		for a := range c.accounts.list.All() {
 			a.freedIn = 0
@@ -453,20 +451,10 @@ func (s *sim) keepReservations(until time.Time) {
 
 // deaf has a mutant miss that what a call does may cover keys that wait. It returns what ends that.
 func (s *sim) deaf(c *core) (end func()) {
-	var deaf []*budgetLine
-	if s.mutant == releaseNotSeen {
-		for _, l := range c.accounts.lines {
-			if !l.listed {
-				l.listed = true
-				deaf = append(deaf, l)
-			}
-		}
+	if s.mutant != releaseNotSeen {
+		return func() {}
 	}
-	return func() {
-		for _, l := range deaf {
-			l.listed = false
-		}
-	}
+	return c.order.Inside().HideCredits()
 }
 
 // repeatRefills has a mutant compute the next ticks of refills from the clock, at a start.

@@ -364,7 +364,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 			back()
 			for i := range limits {
 				if s.mutant == limitNotCut {
-					*limits[i].t.adaptive = limits[i].was
+					*limits[i].limit = limits[i].was
 				}
 			}
 			s.oracle.limitsAfter(limits, outcomeOf(err == nil && !req.Dead, limitIsCut))
@@ -433,7 +433,8 @@ func (s *sim) setThrottle(cl *simClient) {
 		}
 		err := tx.SetThrottle(name, o)
 		if err == nil && !s.replaced {
-			s.oracle.throttleSet(name, tx.core.throttles.byName[name], s.step.now)
+			t, _ := tx.core.order.Inside().Throttle(name)
+			s.oracle.throttleSet(name, &t.Limits, s.step.now)
 		}
 		return err
 	}, func(err error) {

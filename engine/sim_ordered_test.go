@@ -130,7 +130,7 @@ func (s *sim) unordered(c *core) (back func()) {
 // breakOrder lets the mutant orderNotCommitted forget which batches have removed messages.
 func (s *sim) breakOrder() {
 	if s.mutant == orderNotCommitted {
-		for i, all := 0, s.step.core.queues.byName["a"].order.keys; i < len(all); i++ {
+		for i, all := 0, s.step.core.queues.byName["a"].sequence.keys; i < len(all); i++ {
 			all[i].removed = 0
 		}
 	}

@@ -74,7 +74,7 @@ func (s *sim) describe() string {
 	c := s.step.core
 	text := fmt.Sprintf("now %d, failed %v, %d reads, %d hungry, pause %d;", c.now, c.health.failed, c.reads.inFlight, len(c.reads.prefetch), c.reads.pausedUntil)
 	for _, q := range c.queues.byName {
-		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.scheduler.keys, q.waiters.Len(), q.offered)
+		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.order.Keys(), q.waiters.Len(), !q.order.Waits())
 		for k := range q.roster.All() {
 			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.hasBacklog, k.read != nil, k.total)
 		}

@@ -473,10 +473,7 @@ func (s *sim) run(t *simTask) {
 		c.begin(s.step.now)
 		c.expire()
 		c.apply(&t.Task)
-		for _, q := range c.waits.offers {
-			q.offered = false
-		}
-		c.waits.offers = nil
+		c.order.Inside().ForgetOffers()
 	default:
 		if s.mutant == changeNotNoted {
 			for _, q := range c.queues.byName {

@@ -39,7 +39,7 @@ func TestAThrottleWakesManyKeysInPortions(t *testing.T) {
 		return tx.SetThrottle("t", ThrottleOptions{Concurrency: new(uint64(n + 1000))})
 	})})
 	turns := 1
-	for ; w.core.throttles.behind(w.core); turns++ {
+	for ; w.core.order.behind(w.core); turns++ {
 		if turns == 1000 {
 			t.Fatalf("it has no end: %d wait", len(w.core.waits.parked))
 		}

@@ -351,12 +351,12 @@ func (c *core) mustCut() bool {
 
 // pending reports whether tasks or waiting consumers wait for a turn and for nothing else.
 func (c *core) pending() bool {
-	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || len(c.waits.offers) > 0 || c.grants.pending()
+	return len(c.tasks.backlog) > 0 || len(c.waits.unblocked) > 0 || len(c.tasks.later) > 0 || c.order.Offered() || c.order.Pending()
 }
 
 // hasUnfinished reports whether this turn has left work to the next one.
 func (c *core) hasUnfinished() bool {
-	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || c.throttles.stale < c.throttles.staleEnd || c.unfinishedDrain()
+	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || c.order.stale < c.order.staleEnd || c.unfinishedDrain()
 }
 
 // resumeYielded continues tasks that have yielded, each at most once in a turn. A task that

@@ -44,14 +44,13 @@ type waitSet struct {
 	parked    map[uint64]*Task      // by id of the client
 	rotations rotations
 
-	offers    []*queue // may be able to deliver, and have waiters: serve looks at them
-	unblocked []*Task  // were queued behind a task that is no longer blocked
+	unblocked []*Task // were queued behind a task that is no longer blocked
 
 	unchecked
 }
 
-// reset forgets which queues may deliver. recover queues the parked tasks again.
-func (s *waitSet) reset() { s.offers = nil }
+// reset does nothing: recover queues the parked tasks again.
+func (s *waitSet) reset() {}
 
 // next returns the end of the wait that ends first.
 func (s *waitSet) next(*core) int64 {
@@ -176,10 +175,10 @@ func (c *core) joinLines(w *wait, queues []*queue) {
 		q.waiters.PushBack(&w.nodes[len(w.nodes)-1])
 		c.queues.sums.waiters++
 		if q.waiters.Len() == 1 {
-			c.demandChanged(q)
+			q.order.Demand(true)
 		}
-		if q.scheduler.loaded() {
-			c.offer(q) // it may have become able to deliver while the other queues were tried
+		if q.order.Loaded() {
+			q.order.Offer() // it may have become able to deliver while the other queues were tried
 		}
 	}
 }
@@ -197,7 +196,7 @@ func (c *core) leaveLines(w *wait) {
 		q.waiters.Remove(&w.nodes[i])
 		c.queues.sums.waiters--
 		if q.waiters.Head() == nil {
-			c.unreserveQueue(q)
+			q.order.Demand(false)
 		}
 	}
 	w.nodes = nil

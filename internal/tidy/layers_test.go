@@ -24,8 +24,11 @@ func layers() map[string]layer {
 		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"internal/adaptive", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/firstfit", "internal/glob", "internal/histogram", "internal/hook", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/timeline", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/replica"}},
-		"scripting":           {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
+		"engine":              {may: []string{"engine/dispatch", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/intrusive", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/timeline", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/adaptive", "internal/replica"}},
+		// What is delivered next: it knows no messages, records or clients.
+		"engine/dispatch":    {may: []string{"internal/adaptive", "internal/firstfit", "internal/intrusive"}},
+		"internal/intrusive": {},
+		"scripting":          {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
 			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/errtext", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/timeline", "internal/topology", "internal/tracing", "resp"},
 			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},

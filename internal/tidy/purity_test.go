@@ -30,7 +30,7 @@ func commandPackages() []string {
 
 func TestATurnReadsNoClock(t *testing.T) {
 	for _, s := range sources(t) {
-		if in(s, append(commandPackages(), "engine")...) && !loop(s.path) {
+		if in(s, append(commandPackages(), "engine", "engine/dispatch")...) && !loop(s.path) {
 			report(t, clockUse(s))
 		}
 	}
@@ -38,10 +38,30 @@ func TestATurnReadsNoClock(t *testing.T) {
 
 func TestATurnHasNoGoroutineLockOrChannel(t *testing.T) {
 	for _, s := range sources(t) {
-		if in(s, "engine") && !loop(s.path) {
+		if in(s, "engine", "engine/dispatch") && !loop(s.path) {
 			report(t, concurrency(s))
 		}
 	}
+}
+
+// What tests see of the order of delivery lets them break it.
+func TestOnlyTestsLookInsideTheOrder(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test() && s.path != "engine/dispatch/inside.go" {
+			report(t, insides(s))
+		}
+	}
+}
+
+// insides finds uses of dispatch.Order.Inside.
+func insides(s source) (complaints []string) {
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		if call, ok := n.(*ast.SelectorExpr); ok && call.Sel.Name == "Inside" {
+			complaints = append(complaints, fmt.Sprintf("%s: Inside: only tests may look at the order of delivery, and break it", s.line(n)))
+		}
+		return true
+	})
+	return complaints
 }
 
 // A session runs on the goroutines of its connection and starts none, which would have no defined
@@ -191,6 +211,7 @@ func TestThePurityRulesSeeABreach(t *testing.T) {
 		wantBreach(t, concurrency(file(text)), want)
 	}
 	wantBreach(t, inits(file("func init() {}")), "init")
+	wantBreach(t, insides(file("func f() { c.order.Inside().HideRoom() }")), "Inside")
 	if c := inits(file("type t struct{}\nfunc (t) init() {}")); c != nil {
 		t.Error(c)
 	}

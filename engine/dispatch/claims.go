@@ -1,4 +1,4 @@
-package engine
+package dispatch
 
 import (
 	"cmp"
@@ -38,13 +38,13 @@ import (
 // passedOver reports whether others have been served a whole turn ahead of the class at each of
 // its throttles, except those with room. The throttle whose room is being given away counts as
 // one without room.
-func (c *core) passedOver(cl *class) bool {
+func (o *Order) passedOver(cl *class) bool {
 	passed := false
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		if s.passedOver(cl) {
 			passed = true
-		} else if s.throttle == c.grants.throttle || !cl.admits(s, c.now) {
+		} else if s.throttle == o.grants.throttle || !cl.admits(s, o.now) {
 			return false
 		}
 	}
@@ -65,28 +65,28 @@ func (s *flow) passedOver(cl *class) bool {
 
 // mayClaim gives a waiting class a claim if it needs several throttles, has none yet, and has
 // been passed over.
-func (c *core) mayClaim(cl *class) {
-	if len(cl.flows) < 2 || cl.claim != 0 || !cl.scheduler.queue.hasDemand() || !c.passedOver(cl) {
+func (o *Order) mayClaim(cl *class) {
+	if len(cl.flows) < 2 || cl.claim != 0 || !cl.scheduler.queue.HasDemand() || !o.passedOver(cl) {
 		return
 	}
-	c.throttles.order++
-	cl.claim = c.throttles.order
+	o.number++
+	cl.claim = o.number
 	for i := range cl.flows {
 		t := cl.flows[i].throttle
 		t.claims = append(t.claims, cl)
 		cl.watchBudgets(t)
-		c.list(t)
+		o.list(t)
 	}
 	cl.scheduler.claiming = append(cl.scheduler.claiming, cl)
 }
 
 // endClaim ends the claim of a class, if it has one, and wakes the throttles for what it has
 // reserved.
-func (c *core) endClaim(cl *class) {
+func (o *Order) endClaim(cl *class) {
 	if cl.claim == 0 {
 		return
 	}
-	c.unreserveAll(cl)
+	o.unreserveAll(cl)
 	cl.claim = 0
 	s := cl.scheduler
 	at := slices.Index(s.claiming, cl)
@@ -97,16 +97,16 @@ func (c *core) endClaim(cl *class) {
 		t.claims = slices.Delete(t.claims, at, at+1)
 		cl.unwatchBudgets(t)
 		if !cl.scheduler.detached {
-			c.list(t)
+			o.list(t)
 		}
 	}
 }
 
 // unreserveAll ends all reservations of a class. The claim remains.
-func (c *core) unreserveAll(cl *class) {
+func (o *Order) unreserveAll(cl *class) {
 	for i := range cl.flows {
 		if s := &cl.flows[i]; s.reserved {
-			c.unreserve(s)
+			o.unreserve(s)
 		}
 	}
 	s := cl.scheduler
@@ -116,26 +116,26 @@ func (c *core) unreserveAll(cl *class) {
 }
 
 // unreserve ends the reservation at one throttle.
-func (c *core) unreserve(s *flow) {
+func (o *Order) unreserve(s *flow) {
 	t := s.throttle
 	s.reserved, t.reservedFor, t.reserved = false, nil, 0
-	c.list(t)
+	o.list(t)
 }
 
 // unreserveQueue ends the reservations of a queue that has no demand any more: its last waiting
 // consumer has left, or its deliveries have been paused.
-func (c *core) unreserveQueue(q *queue) {
+func (o *Order) unreserveQueue(q *Queue) {
 	for len(q.scheduler.reserving) > 0 {
-		c.unreserveAll(q.scheduler.reserving[0])
+		o.unreserveAll(q.scheduler.reserving[0])
 	}
-	c.demandChanged(q)
+	o.demandChanged(q)
 }
 
 // firstClaim returns the class with the lowest claim at the throttle whose queue can use the
 // room now, or nil.
 func (t *throttle) firstClaim() *class {
 	for _, cl := range t.claims {
-		if !cl.scheduler.detached && cl.scheduler.queue.hasDemand() {
+		if !cl.scheduler.detached && cl.scheduler.queue.HasDemand() {
 			return cl
 		}
 	}
@@ -157,9 +157,9 @@ func (t *throttle) nextClaim() *class {
 // advanceClaim advances the first claim at a throttle if it is the first one at all of its
 // throttles: it reserves their room or, once all of them have room, returns the class, which may
 // deliver.
-func (c *core) advanceClaim(t *throttle) *class {
+func (o *Order) advanceClaim(t *throttle) *class {
 	cl := t.firstClaim()
-	if cl == nil || cl.state != classWaiting || c.holdUncovered(cl) {
+	if cl == nil || cl.state != classWaiting || o.holdUncovered(cl) {
 		return nil
 	}
 	room := true
@@ -168,14 +168,14 @@ func (c *core) advanceClaim(t *throttle) *class {
 		if s.throttle.firstClaim() != cl {
 			return nil
 		}
-		room = room && s.throttle.admitsReserved(c.now, cl.need(s))
+		room = room && s.throttle.admitsReserved(o.now, cl.need(s))
 	}
 	for i := range cl.flows {
 		switch s := &cl.flows[i]; {
-		case room || c.mayReserve(cl, s):
-			c.reserve(cl, s)
+		case room || o.mayReserve(cl, s):
+			o.reserve(cl, s)
 		case s.reserved:
-			c.unreserve(s)
+			o.unreserve(s)
 		}
 	}
 	if !room {
@@ -189,13 +189,13 @@ func (c *core) advanceClaim(t *throttle) *class {
 // class: they may be reserved before they are all there. Room may not be reserved if the wait for the other throttle is expected to be
 // much longer than the time to this throttle's next room: other classes can use the room in the
 // meantime.
-func (c *core) mayReserve(cl *class, s *flow) bool {
+func (o *Order) mayReserve(cl *class, s *flow) bool {
 	t := s.throttle
-	if !t.slotsBeside(0) || !t.set.ByCost && !t.holds(c.now, t.required(cl.need(s))) {
+	if !t.slotsBeside(0) || !t.set.ByCost && !t.holds(o.now, t.required(cl.need(s))) {
 		return false
 	}
 	for i := range cl.flows {
-		if o := &cl.flows[i]; o != s && (!o.reserved || o.throttle.set.ByCost) && !cl.admits(o, c.now) && o.throttle.wait(c.now, cl.wanted(o)) > t.reserveFor(cl.need(s)) {
+		if other := &cl.flows[i]; other != s && (!other.reserved || other.throttle.set.ByCost) && !cl.admits(other, o.now) && other.throttle.wait(o.now, cl.wanted(other)) > t.reserveFor(cl.need(s)) {
 			return false
 		}
 	}
@@ -204,35 +204,35 @@ func (c *core) mayReserve(cl *class, s *flow) bool {
 
 // reserve reserves the tokens and a concurrency slot of a throttle for a delivery of a class,
 // unless it has none to give. It takes over the reservation of another class.
-func (c *core) reserve(cl *class, s *flow) {
+func (o *Order) reserve(cl *class, s *flow) {
 	t := s.throttle
 	if s.reserved {
 		t.reserved = t.required(cl.need(s)) // the next message of the class may be another one now
 		return
 	}
-	if o := t.reservedFor; o != nil {
-		for i := range o.flows {
-			if o.flows[i].throttle == t {
-				c.unreserve(&o.flows[i])
+	if other := t.reservedFor; other != nil {
+		for i := range other.flows {
+			if other.flows[i].throttle == t {
+				o.unreserve(&other.flows[i])
 			}
 		}
 	}
 	need := cl.need(s)
-	if !t.slotsBeside(0) || !t.set.ByCost && !t.holds(c.now, t.required(need)) {
+	if !t.slotsBeside(0) || !t.set.ByCost && !t.holds(o.now, t.required(need)) {
 		return
 	}
 	t.reservedFor, t.reserved, s.reserved = cl, t.required(need), true
 	if !slices.Contains(cl.scheduler.reserving, cl) {
 		cl.scheduler.reserving = append(cl.scheduler.reserving, cl)
 	}
-	c.arm(t)
+	o.arm(t)
 }
 
 // reservedUntil is the time at which the reservation at the throttle ends at the latest, as far
 // as is known now; math.MaxInt64 if no limit is known. The throttle must have a reservation.
 func (t *throttle) reservedUntil(now int64) int64 {
 	cl, until := t.reservedFor, int64(math.MaxInt64)
-	most := int64(min(t.reserveFor(cl.need(cl.flowAt(t))), float64(durationMax))) // as in mayReserve
+	most := int64(min(t.reserveFor(cl.need(cl.flowAt(t))), float64(waitMax))) // as in mayReserve
 	for i := range cl.flows {
 		o := &cl.flows[i]
 		if o.throttle != t && !o.reserved && !cl.admits(o, now) && !o.throttle.slotsBeside(0) {
@@ -248,7 +248,7 @@ func (t *throttle) reservedUntil(now int64) int64 {
 // messages could take them away for ever. So they are saved for the class that is next in the
 // line of the throttle:
 //
-//   1. No class may take them that comes after it in the order of admission.go: one that asks
+//   1. No class may take them that comes after it in the order of line.go: one that asks
 //      waits in the line (saved), and grant gives the room away from the front of the line only.
 //   2. Nothing is saved for a queue without demand. grant passes over its entry, and looks again
 //      when a queue gets or loses demand (demandChanged).
@@ -259,7 +259,7 @@ func (t *throttle) reservedUntil(now int64) int64 {
 // save records the class that is next at a throttle by cost, and returns when the throttle must
 // look again for another reason than tokens, in Unix nanoseconds: at once if that class cannot
 // use them.
-func (c *core) save(t *throttle) int64 {
+func (o *Order) save(t *throttle) int64 {
 	var first *class
 	if e, ok := t.line.First(); ok && t.set.ByCost {
 		first, _ = e.waiting.First()
@@ -276,14 +276,14 @@ func (c *core) save(t *throttle) int64 {
 			first.scheduler.saving = append(first.scheduler.saving, t)
 			first.watchBudgets(t)
 			for i := range first.flows {
-				if o := first.flows[i].throttle; o != t {
-					o.savers = append(o.savers, t)
+				if other := first.flows[i].throttle; other != t {
+					other.savers = append(other.savers, t)
 				}
 			}
 		}
 	}
 	if t.line.Len() > 0 && t.set.ByCost && t.turnOf() == nil {
-		return c.now + 1
+		return o.now + 1
 	}
 	return math.MaxInt64
 }
@@ -297,32 +297,32 @@ func (c *core) save(t *throttle) int64 {
 
 // holdUncovered takes the first keys of a waiting class out of the ring for as long as a budget does
 // not cover their next messages. It reports whether none is left, and the class is idle.
-func (c *core) holdUncovered(cl *class) bool {
-	for len(cl.draws) > 0 && c.room() && cl.keys > 0 && cl.head().state == headReady {
+func (o *Order) holdUncovered(cl *class) bool {
+	for len(cl.draws) > 0 && o.host.Room() && cl.keys > 0 && cl.head().state == Ready {
 		k := cl.head()
 		i := slices.IndexFunc(cl.draws, func(d *draw) bool {
-			a := d.line.account
-			return a == nil || !c.covers(a, k.set.charge)
+			b := d.line.budget
+			return b == nil || !b.Covers(k.set.Charge)
 		})
 		if i < 0 {
 			return false
 		}
-		c.spend(1)
-		c.holdKey(k, i)
+		o.host.Spend(1)
+		o.holdKey(k, i)
 	}
 	return cl.keys == 0
 }
 
 // drained has the throttles look again that keep something for a class that names a budget, whose
 // credits have become fewer.
-func (c *core) drained(l *budgetLine) {
+func (o *Order) drained(l *line) {
 	if l == nil {
 		return
 	}
 	for _, t := range l.watched {
-		c.list(t)
+		o.list(t)
 	}
-	c.spend(len(l.watched) / 8) // most of them are listed already
+	o.host.Spend(len(l.watched) / 8) // most of them are listed already
 }
 
 // watchBudgets lists a throttle, which keeps something for the class, with each of its budgets.
@@ -349,12 +349,12 @@ func without(list []*throttle, t *throttle) []*throttle {
 
 // saved reports whether the tokens of a throttle by cost are saved for a class that comes before
 // this one. While the throttle gives its room away, only the class that it has opened may take it.
-func (c *core) saved(cl *class, s *flow) bool {
+func (o *Order) saved(cl *class, s *flow) bool {
 	t := s.throttle
 	if s.reserved {
 		return false
 	}
-	if t == c.grants.throttle {
+	if t == o.grants.throttle {
 		return cl.entry == nil || cl.entry.throttle != t
 	}
 	first := t.turnOf()
@@ -364,37 +364,37 @@ func (c *core) saved(cl *class, s *flow) bool {
 	if first != s.entry {
 		return s.entry.at >= 0 || first.turn <= max(s.entry.turn, t.vtime-s.entry.slack())
 	}
-	o, _ := first.waiting.First()
-	return cmp.Or(cmp.Compare(o.tag, cl.tagAt(s)), o.head().compare(cl.head())) < 0
+	other, _ := first.waiting.First()
+	return cmp.Or(cmp.Compare(other.tag, cl.tagAt(s)), other.head().compare(cl.head())) < 0
 }
 
 // roomAt is when a throttle that does not admit the class will have the tokens for it, or for the
 // class before it; math.MaxInt64 if it waits for a lease to end.
-func (c *core) roomAt(cl *class, s *flow) int64 {
+func (o *Order) roomAt(cl *class, s *flow) int64 {
 	t := s.throttle
 	switch {
 	case !s.hasSlot():
 		return math.MaxInt64
-	case !cl.holds(s, c.now):
-		return t.holdsAt(c.now, cl.wanted(s))
+	case !cl.holds(s, o.now):
+		return t.holdsAt(o.now, cl.wanted(s))
 	case s.reserved:
-		return c.now
+		return o.now
 	default:
-		return t.holdsAt(c.now, t.required(t.nextNeed())+t.reserved)
+		return t.holdsAt(o.now, t.required(t.nextNeed())+t.reserved)
 	}
 }
 
 // standAside moves a class that waits for the tokens of a throttle by cost to the line of another
 // of its throttles, if it waits for that one longer. It reports whether it has moved the class.
-func (c *core) standAside(cl *class) bool {
-	at := c.roomAt(cl, cl.flowAt(cl.entry.throttle))
+func (o *Order) standAside(cl *class) bool {
+	at := o.roomAt(cl, cl.flowAt(cl.entry.throttle))
 	for i := range cl.flows {
 		s := &cl.flows[i]
-		if s.entry == cl.entry || cl.admits(s, c.now) && (!s.throttle.set.ByCost || !c.saved(cl, s)) || c.roomAt(cl, s) <= at {
+		if s.entry == cl.entry || cl.admits(s, o.now) && (!s.throttle.set.ByCost || !o.saved(cl, s)) || o.roomAt(cl, s) <= at {
 			continue
 		}
-		c.leaveLine(cl)
-		c.waitAt(cl, s)
+		o.leaveLine(cl)
+		o.waitAt(cl, s)
 		return true
 	}
 	return false
@@ -402,27 +402,27 @@ func (c *core) standAside(cl *class) bool {
 
 // usedRoom has a throttle by cost, and those that save tokens for a class that needs this
 // throttle, too, look again after a delivery: another class may be next, or its class stopped.
-func (c *core) usedRoom(t *throttle) {
-	if t.set.ByCost && t != c.grants.throttle {
-		c.list(t)
+func (o *Order) usedRoom(t *throttle) {
+	if t.set.ByCost && t != o.grants.throttle {
+		o.list(t)
 	}
 	for _, saver := range t.savers {
-		c.list(saver)
+		o.list(saver)
 	}
 }
 
 // demandChanged has throttles look again when the first consumer of a queue begins to wait, its
 // last one no longer waits, or it is paused or resumed: those that save tokens for the queue, or
 // do not, and those at which another claim is first now.
-func (c *core) demandChanged(q *queue) {
+func (o *Order) demandChanged(q *Queue) {
 	for _, t := range q.scheduler.saving {
-		c.list(t)
+		o.list(t)
 	}
-	c.spend(len(q.scheduler.claiming))
+	o.host.Spend(len(q.scheduler.claiming))
 	for _, cl := range q.scheduler.claiming {
 		for i := range cl.flows {
 			if t := cl.flows[i].throttle; len(t.claims) > 1 {
-				c.list(t)
+				o.list(t)
 			}
 		}
 	}

@@ -1,14 +1,24 @@
-package engine
+package dispatch
 
 import (
-	"fmt"
 	"math"
-	"strconv"
+	"time"
 
 	"github.com/faisca/fila/internal/adaptive"
 	"github.com/faisca/fila/internal/intrusive"
-	"github.com/faisca/fila/storage"
 )
+
+// Limits are what a throttle allows. The engine checks them: without a rate there is no Burst.
+type Limits struct {
+	Rate        float64 // tokens per second; 0: not limited
+	Burst       uint64  // capacity of the bucket in tokens, at least 1 with a rate
+	Concurrency uint64  // live leases at a time; 0: not limited
+	ByCost      bool    // a delivery takes the cost of its message in tokens, else one
+	AdaptiveMin uint64  // the fewest leases that an adaptive throttle allows; 0: it is not adaptive
+}
+
+// waitMax bounds how far ahead a timer is, in nanoseconds: a hundred years.
+const waitMax = int64(100 * 365 * 24 * time.Hour)
 
 // throttle limits the deliveries of messages that name its throttle key, in all queues: by a
 // token bucket, by the number of leases in use, or by both. It exists in memory while its key
@@ -16,7 +26,7 @@ import (
 // counts are in memory only: after a restart a bucket is full, and the leases in use are
 // counted from those recovered.
 //
-// admission.go describes which class of messages a throttle with room admits next.
+// line.go describes which class of messages a throttle with room admits next.
 //
 // A delivery takes a slot and an amount of tokens, which is its need: one, or the cost of its
 // message under a throttle by cost. A bucket that is full admits any need: a delivery that takes
@@ -28,14 +38,14 @@ import (
 //	room      the tokens and a slot are free, and grant gives them away
 //	reserved  the last room is reserved for a claim
 //
-//	full → room       a token is due, endUse, refund, SetThrottle, DeleteThrottle
+//	full → room       a token is due, End, Undo, SetThrottle, DropThrottle
 //	room → full       consume
 //	room → reserved   reserve: a class with a claim waits for another throttle
 //	reserved → room   unreserve: the claim ends or the reservation expires
 type throttle struct {
 	name string
 	seq  uint64 // its number in the roster: the order of creation
-	set  storage.Throttle
+	set  Limits
 
 	tokens float64 // in the bucket at time at, below 0 in debt; see level
 	at     int64   // of the last change of tokens, Unix nanoseconds
@@ -43,9 +53,9 @@ type throttle struct {
 
 	adaptive *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
 
-	entries     map[*queue]*entry      // by queue, of queues with classes that name it
+	entries     map[*Queue]*entry      // by queue, of queues with classes that name it
 	line        intrusive.Heap[*entry] // entries that take part in its room, by turn
-	vtime       float64                // virtual time: the start tag of the last turn, see admission.go
+	vtime       float64                // virtual time: the start tag of the last turn, see line.go
 	claims      []*class               // classes with a claim on it, by the number of the claim
 	reservedFor *class                 // the class for which a slot and its need of tokens are reserved; nil: none
 	reserved    int64                  // tokens that are reserved for it
@@ -53,7 +63,7 @@ type throttle struct {
 	savers      []*throttle            // throttles by cost that save tokens for a class that needs this one, too
 	listed      bool                   // it is in grants.throttles
 	wakeAt      int64                  // time of its timer, Unix nanoseconds
-	timer       int                    // index in throttleTable.timers; -1: no timer
+	timer       int                    // index in Order.timers; -1: no timer
 
 	freedAt   int64   // when a lease that it counts ended last, Unix nanoseconds
 	gap       float64 // exponential moving average of the nanoseconds between two such ends
@@ -67,9 +77,9 @@ type throttle struct {
 func (t *throttle) Before(o *throttle) bool { return t.wakeAt < o.wakeAt }
 func (t *throttle) Index() *int             { return &t.timer }
 
-// tokenSlack is the part of a token by which a bucket may be short and still admit. It covers
+// TokenSlack is the part of a token by which a bucket may be short and still admit. It covers
 // the rounding of level.
-const tokenSlack = 1e-9
+const TokenSlack = 1e-9
 
 // level is the number of tokens in the bucket now, at most Burst. It is computed from the last
 // change rather than accumulated, so frequent looks at a slow bucket add no rounding errors.
@@ -80,20 +90,12 @@ func (t *throttle) level(now int64) float64 {
 	return min(float64(t.set.Burst), t.tokens+float64(now-t.at)*t.set.Rate/1e9)
 }
 
-// need is how many tokens a delivery of the message takes of the throttle with that index in its
-// throttle set.
-func (m *message) need(i int) int64 { return m.throttles.need(i, m.cost) }
-
-// need is how many tokens a message of that cost takes of a throttle of its set, given by its index.
-func (l *throttleSet) need(i int, cost uint32) int64 {
-	switch {
-	case l.set[i].set.ByCost:
+// need is how many tokens a message of that cost takes of the throttle with an index in its set.
+func (l *Set) need(i int, cost uint32) int64 {
+	if l.set[i].set.ByCost {
 		return int64(cost)
-	case l.needs != nil:
-		return l.needs[i]
-	default:
-		return 1
 	}
+	return 1
 }
 
 // required is how many tokens the bucket must hold for a delivery of that need.
@@ -133,7 +135,7 @@ func (t *throttle) slots() int64 {
 
 // holds reports whether the bucket holds so many tokens.
 func (t *throttle) holds(now, tokens int64) bool {
-	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(tokens)
+	return t.set.Rate == 0 || t.level(now)+TokenSlack >= float64(tokens)
 }
 
 // reserveFor is how long room of the throttle for that need may stay reserved, in nanoseconds.
@@ -164,11 +166,11 @@ func (t *throttle) refill(need int64) float64 {
 }
 
 // holdsAt is the time at which the bucket will hold so many tokens, in Unix nanoseconds, later
-// than now. At very low rates it is capped at durationMax from now.
+// than now. At very low rates it is capped at waitMax from now.
 func (t *throttle) holdsAt(now, tokens int64) int64 {
-	missing := max(float64(tokens)-tokenSlack-t.level(now), 0)
+	missing := max(float64(tokens)-TokenSlack-t.level(now), 0)
 	wait := math.Ceil(missing * 1e9 / t.set.Rate)
-	return now + int64(min(max(wait, 1), float64(durationMax)))
+	return now + int64(min(max(wait, 1), float64(waitMax)))
 }
 
 // nextEnd is the expected time until the next end of a lease, in nanoseconds: half of the mean pause
@@ -190,178 +192,52 @@ func (t *throttle) wait(now, tokens int64) float64 {
 
 // consume takes the needed tokens and a concurrency slot of each throttle of the next message of a key. The
 // throttles must have admitted it in this turn, and the caller delivers it.
-func (c *core) consume(k *dispatchKey) {
-	ts := c.limits(k.set)
+func (o *Order) consume(k *Key) {
+	ts := o.limits(k.set)
 	for i, t := range ts {
 		t.admitted++
 		t.inUse++
 		if t.set.Rate > 0 {
-			t.tokens, t.at = t.level(c.now)-float64(k.set.need(i, k.placedCost)), c.now
+			t.tokens, t.at = t.level(o.now)-float64(k.set.need(i, k.placedCost)), o.now
 		}
 	}
-	k.key().stats.admitted += uint64(len(ts))
+	k.tally.Admitted += uint64(len(ts))
 	k.class.scheduler.queue.throttled.admitted += uint64(len(ts))
 }
 
-// refund returns the tokens of a message that was not delivered after all. The end of its use
+// Undo returns the tokens of a message that was taken and not delivered after all. End follows, and
 // returns the slots.
-func (c *core) refund(m *message) {
-	for i, t := range c.throttlesOf(m) {
+func (o *Order) Undo(set *Set, cost uint32) {
+	for i, t := range o.limits(set) {
 		if t.set.Rate > 0 {
-			t.tokens, t.at = min(t.level(c.now)+float64(m.need(i)), float64(t.set.Burst)), c.now
-			c.list(t)
+			t.tokens, t.at = min(t.level(o.now)+float64(set.need(i, cost)), float64(t.set.Burst)), o.now
+			o.list(t)
 		}
 	}
 }
 
-// countInUse counts a lease that exists already, as after a restart. A new lease is counted by
-// consume and, for throttle keys without a setting, by useUnset. endUse undoes all three.
-func (c *core) countInUse(m *message) {
-	for _, t := range c.throttlesOf(m) {
+// Begin counts a lease that exists already, as after a restart. Take counts a new one. End undoes both.
+func (o *Order) Begin(set *Set) {
+	for _, t := range o.limits(set) {
 		t.inUse++
 	}
-	c.useUnset(m)
+	o.useUnset(set)
 }
 
-// endUse returns the concurrency slots of a lease that has ended, and wakes the throttles for
-// them.
-func (c *core) endUse(m *message) {
+// End returns the slots of a lease that has ended, and lists the throttles that have room now.
+func (o *Order) End(set *Set) {
 	const newest = 0.05 // weight of the newest value in the moving average
-	for _, t := range c.throttlesOf(m) {
+	for _, t := range o.limits(set) {
 		t.inUse--
-		gap := float64(c.now - t.freedAt)
+		gap := float64(o.now - t.freedAt)
 		t.gap += newest * (gap - t.gap)
 		t.gapSquare += newest * (gap*gap - t.gapSquare)
-		t.freedAt = c.now
+		t.freedAt = o.now
 		if t.set.Concurrency > 0 {
-			c.list(t)
+			o.list(t)
 		}
 	}
-	c.endUnset(m)
-}
-
-// ThrottleOptions are the settings of a throttle. At least one of Rate and Concurrency must be
-// set; nil means not limited by it.
-type ThrottleOptions struct {
-	Rate        *float64 // tokens per second, from 1e-9 to 1e9
-	Burst       *uint64  // capacity of the bucket in tokens, from 1 to 1e9; needs Rate; nil: Rate, rounded up, at least 1
-	Concurrency *uint64  // live leases at a time, from 1 to 1e9
-	ByCost      bool     // a delivery takes the cost of its message in tokens, else one; needs Rate
-	Adaptive    bool     // the live leases that are allowed shrink while work fails; needs Concurrency
-	Min         *uint64  // the fewest that Adaptive leaves, from 1 to Concurrency; nil: 1
-}
-
-const (
-	rateMax        = 1e9
-	rateMin        = 1e-9 // one token in 31 years
-	burstMax       = 1_000_000_000
-	concurrencyMax = 1_000_000_000
-)
-
-// plain formats a number without an exponent.
-func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-
-// setting checks the options and returns them as they are stored, with defaults filled in.
-// Errors wrap ErrInvalid.
-func (o *ThrottleOptions) setting() (storage.Throttle, error) {
-	var set storage.Throttle
-	if o.Rate == nil && o.Concurrency == nil {
-		return set, fmt.Errorf("%w: a throttle needs RATE or CONCURRENCY; FILA.THROTTLE DEL takes it away", ErrInvalid)
-	}
-	if r := o.Rate; r != nil {
-		if !(*r >= rateMin && *r <= rateMax) { // NaN is neither
-			return set, fmt.Errorf("%w: RATE must be from %s to %s a second", ErrInvalid, plain(rateMin), plain(rateMax))
-		}
-		set.Rate = *r
-		set.Burst = uint64(max(1, math.Ceil(*r)))
-	}
-	if b := o.Burst; b != nil {
-		if o.Rate == nil {
-			return set, fmt.Errorf("%w: BURST needs RATE", ErrInvalid)
-		}
-		if *b < 1 || *b > burstMax {
-			return set, fmt.Errorf("%w: BURST must be from 1 to %d", ErrInvalid, uint64(burstMax))
-		}
-		set.Burst = *b
-	}
-	if set.ByCost = o.ByCost; set.ByCost && o.Rate == nil {
-		return set, fmt.Errorf("%w: BY COST needs RATE", ErrInvalid)
-	}
-	if n := o.Concurrency; n != nil {
-		if *n < 1 || *n > concurrencyMax {
-			return set, fmt.Errorf("%w: CONCURRENCY must be from 1 to %d", ErrInvalid, uint64(concurrencyMax))
-		}
-		set.Concurrency = *n
-	}
-	if err := o.adapt(&set); err != nil {
-		return storage.Throttle{}, err
-	}
-	return set, nil
-}
-
-// adapt checks the options of an adaptive throttle.
-func (o *ThrottleOptions) adapt(set *storage.Throttle) error {
-	switch {
-	case o.Adaptive && o.Concurrency == nil:
-		return fmt.Errorf("%w: ADAPTIVE needs CONCURRENCY", ErrInvalid)
-	case o.Adaptive && o.Min == nil:
-		set.AdaptiveMin = 1
-	case o.Adaptive:
-		if set.AdaptiveMin = *o.Min; set.AdaptiveMin < 1 || set.AdaptiveMin > set.Concurrency {
-			return fmt.Errorf("%w: MIN must be from 1 to CONCURRENCY, %d", ErrInvalid, set.Concurrency)
-		}
-	case o.Min != nil:
-		return fmt.Errorf("%w: MIN needs ADAPTIVE", ErrInvalid)
-	}
-	return nil
-}
-
-// SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
-// takes effect immediately, for the backlog and for waiting consumers. A new bucket is full, and
-// so is one for which a token means something else, since ByCost has changed; another one
-// retains its tokens up to the new Burst, or its debt. Leases that name the key already count
-// toward Concurrency, and may exceed it until they end. A throttle that was adaptive and still is
-// keeps its limit, within the new bounds. The setting is durable when the reply leaves.
-//
-// Errors: ErrMisconf, ErrInvalid, ErrTooBig.
-func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
-	c := tx.core
-	if err := c.writable(); err != nil {
-		return err
-	}
-	if err := c.checkThrottleKey(key); err != nil {
-		return err
-	}
-	set, err := o.setting()
-	if err != nil {
-		return err
-	}
-	t := c.throttles.byName[key]
-	if t != nil && t.set.ByCost != set.ByCost {
-		if err := tx.afford(1 + len(t.entries)/entriesPerUnit); err != nil { // restartTurns
-			return err
-		}
-	}
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key), set.Append(nil))
-	c.out.sync = true
-	if t == nil {
-		t = c.addThrottle(key, set)
-		t.inUse = c.takeUnset(key)
-		c.reclassifyAll()
-		return nil
-	}
-	tokens := t.level(c.now)
-	if t.set.Rate == 0 || t.set.ByCost != set.ByCost {
-		tokens = float64(set.Burst)
-	}
-	if t.set.ByCost != set.ByCost {
-		t.restartTurns()
-	}
-	t.set = set
-	t.adapt(t.adaptive)
-	t.tokens, t.at = min(tokens, float64(set.Burst)), c.now
-	c.list(t)
-	return nil
+	o.endUnset(set)
 }
 
 // entriesPerUnit is the number of queues in the line of a throttle that a unit of work pays for.
@@ -373,27 +249,4 @@ func (t *throttle) restartTurns() {
 		e.turn, e.step = t.vtime, 1
 	}
 	t.line.Rebuild(t.line.Entries())
-}
-
-// DeleteThrottle deletes the setting of a throttle key, which then limits nothing, and reports
-// whether there was one. The error is ErrMisconf while the store takes no writes.
-func (tx *Tx) DeleteThrottle(key string) (bool, error) {
-	c := tx.core
-	if err := c.writable(); err != nil {
-		return false, err
-	}
-	t := c.throttles.byName[key]
-	if t == nil {
-		return false, nil
-	}
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key))
-	c.out.sync = true
-	delete(c.throttles.byName, key)
-	c.throttles.list.Remove(t.seq)
-	c.leaveUnset(t)
-	t.set, t.adaptive = storage.Throttle{}, nil // without limits, it has room for all classes in its line
-	c.disarm(t)
-	c.list(t)
-	c.reclassifyAll()
-	return true, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package dispatch
 
 import "github.com/faisca/fila/internal/intrusive"
 
@@ -17,7 +17,7 @@ import "github.com/faisca/fila/internal/intrusive"
 //   3. grant takes the first entry of the throttle's line, opens the class in it whose turn it
 //      is, and returns its queue, whose waiting consumers are served. The next call goes on for
 //      as long as there is room.
-//   4. pick admits the message (admit): it consumes tokens and a slot of each throttle,
+//   4. Take admits the message (admit): it consumes tokens and a slot of each throttle,
 //      atomically with the delivery. If another throttle of the class has no room, the class
 //      waits there instead (block).
 //   5. What is left waits for the next event. arm sets the timer for the next token.
@@ -99,12 +99,12 @@ func (t *throttle) length(need int64) float64 {
 
 // join adds the entry to the line of its throttle unless it is there. Its turn is at the
 // virtual time less the slack at the earliest.
-func (c *core) join(e *entry) {
+func (o *Order) join(e *entry) {
 	if e.at >= 0 {
 		return
 	}
-	c.throttles.order++
-	e.turn, e.order = max(e.turn, e.throttle.vtime-e.slack()), c.throttles.order
+	o.number++
+	e.turn, e.order = max(e.turn, e.throttle.vtime-e.slack()), o.number
 	e.throttle.line.Push(e)
 }
 
@@ -168,15 +168,15 @@ func (e *entry) saveTurn() {
 // full returns the flow at a throttle that has no room for the class, or nil if all of them
 // have. It does not count room that is reserved for other classes, or saved for them. Of
 // throttles by cost that lack tokens it returns the one for which the class waits longest.
-func (c *core) full(cl *class) *flow {
+func (o *Order) full(cl *class) *flow {
 	var longest *flow
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		switch {
-		case cl.admits(s, c.now) && (!s.throttle.set.ByCost || !c.saved(cl, s)):
+		case cl.admits(s, o.now) && (!s.throttle.set.ByCost || !o.saved(cl, s)):
 		case !s.throttle.set.ByCost || len(cl.flows) == 1:
 			return s
-		case longest == nil || c.roomAt(cl, s) > c.roomAt(cl, longest):
+		case longest == nil || o.roomAt(cl, s) > o.roomAt(cl, longest):
 			longest = s
 		}
 	}
@@ -192,11 +192,11 @@ func (c *core) full(cl *class) *flow {
 //   - The step has run out of budget and has left some throttles to the next one.
 //   - There is room for many messages at once. A queue with many waiting consumers must not take
 //     the turns of the other queues.
-func (c *core) yieldsTo(cl *class) *flow {
+func (o *Order) yieldsTo(cl *class) *flow {
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		t, e := s.throttle, s.entry
-		if !t.listed && (t != c.grants.throttle || cl.claim != 0) {
+		if !t.listed && (t != o.grants.throttle || cl.claim != 0) {
 			continue
 		}
 		first := t.turnOf()
@@ -206,7 +206,7 @@ func (c *core) yieldsTo(cl *class) *flow {
 		if first != e && first.turn+t.length(first.need()) <= max(e.turn, t.vtime-e.slack()) {
 			return s
 		}
-		if o, _ := first.waiting.First(); first == e && o.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
+		if other, _ := first.waiting.First(); first == e && other.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
 			return s
 		}
 	}
@@ -220,9 +220,9 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 // advances the start tags, and ends the claim of the class. The caller delivers the message.
 // Where a throttle has no other class, there is no order to keep, and the tags stay as they
 // are.
-func (c *core) admit(cl *class, k *dispatchKey) {
+func (o *Order) admit(cl *class, k *Key) {
 	cost := k.placedCost
-	c.endClaim(cl)
+	o.endClaim(cl)
 	cl.fresh = false
 	for i := range cl.flows {
 		s := &cl.flows[i]
@@ -245,83 +245,79 @@ func (c *core) admit(cl *class, k *dispatchKey) {
 			t.line.Fix(e)
 		}
 	}
-	c.consume(k)
+	o.consume(k)
 	for i := range cl.flows {
 		t := cl.flows[i].throttle
 		if len(t.claims) > 0 {
-			c.arm(t) // a class with a claim waits for the next token here, while in the line of another throttle
+			o.arm(t) // a class with a claim waits for the next token here, while in the line of another throttle
 		}
 		if t.set.ByCost || len(t.savers) > 0 {
-			c.usedRoom(t)
+			o.usedRoom(t)
 		}
 	}
-	c.resolve(cl)
+	o.resolve(cl)
 }
 
 // block stops an open class: it waits in the line of a throttle that has no room for it. The
 // class gets a claim if other classes have passed it over (claims.go).
-func (c *core) block(cl *class, full *flow) {
+func (o *Order) block(cl *class, full *flow) {
 	s := cl.scheduler
 	s.open.remove(cl)
-	c.resolve(cl)
+	o.resolve(cl)
 	cl.state, cl.stopped = classWaiting, s.round
-	c.waitAt(cl, full)
+	o.waitAt(cl, full)
 	if !s.hasOpen() {
-		s.announced = false
+		s.queue.Announced = false
 	}
 }
 
 // waitAt puts a class that is in no heap into the line of a throttle.
-func (c *core) waitAt(cl *class, full *flow) {
+func (o *Order) waitAt(cl *class, full *flow) {
 	t, e := full.throttle, full.entry
 	t.refused++
-	cl.head().key().stats.refused++
+	cl.head().tally.Refused++
 	cl.scheduler.queue.throttled.refused++
-	cl.since, cl.entry, cl.tag = c.now, e, cl.tagAt(full)
-	cl.countWaiting(c.now, int64(cl.keys))
+	cl.since, cl.entry, cl.tag = o.now, e, cl.tagAt(full)
+	cl.countWaiting(o.now, int64(cl.keys))
 	e.waiting.Push(cl)
-	c.join(e)
-	c.mayClaim(cl)
-	c.arm(t)
+	o.join(e)
+	o.mayClaim(cl)
+	o.arm(t)
 }
 
 // tagAt is the start tag of the class at a throttle where it waits.
 func (cl *class) tagAt(s *flow) float64 { return max(s.tag, s.entry.vtime-slackTurns*cl.share()) }
 
 // leaveLine takes a waiting class out of the line that it is in.
-func (c *core) leaveLine(cl *class) {
-	cl.countWaiting(c.now, -int64(cl.keys))
-	cl.waited = cl.waitedBy(c.now)
+func (o *Order) leaveLine(cl *class) {
+	cl.countWaiting(o.now, -int64(cl.keys))
+	cl.waited = cl.waitedBy(o.now)
 	cl.entry.waiting.Remove(cl)
 }
 
 // turnOf returns the entry that is first in the line and whose queue can use room now, or nil.
 func (t *throttle) turnOf() *entry {
 	e, ok := t.line.First()
-	if !ok || e.waiting.Len() == 0 || e.scheduler.detached || !e.scheduler.queue.hasDemand() {
+	if !ok || e.waiting.Len() == 0 || e.scheduler.detached || !e.scheduler.queue.HasDemand() {
 		return nil
 	}
 	return e
 }
 
-// hasDemand reports whether the queue could deliver if its throttles had room: a consumer waits
-// for it, and its deliveries are not paused.
-func (q *queue) hasDemand() bool { return q.waiters.Head() != nil && !q.set.PausedOut }
-
 // open opens a waiting class for one turn of its entry.
-func (c *core) open(cl *class) {
+func (o *Order) open(cl *class) {
 	s, e := cl.scheduler, cl.entry
-	c.leaveLine(cl)
+	o.leaveLine(cl)
 	cl.offset += s.round - cl.stopped
 	cl.state = classOpen
 	s.open.push(cl)
 	e.eligible++
-	c.announceReady(s.queue)
+	o.host.Announce(s.queue)
 }
 
 // resolve records that a class has used the turn that opened it, or will not use it. The entry
 // returns to the line if other classes of the queue wait there.
-func (c *core) resolve(cl *class) {
+func (o *Order) resolve(cl *class) {
 	e := cl.entry
 	if e == nil {
 		return
@@ -329,23 +325,23 @@ func (c *core) resolve(cl *class) {
 	cl.entry = nil
 	e.eligible--
 	if e.waiting.Len() > 0 {
-		c.join(e)
-		c.list(e.throttle)
+		o.join(e)
+		o.list(e.throttle)
 	}
 }
 
 // dropClass detaches a class of a purged queue from its throttles. It does not list them:
 // throttles pass over the entries of detached schedulers.
-func (c *core) dropClass(cl *class) {
-	c.endClaim(cl)
+func (o *Order) dropClass(cl *class) {
+	o.endClaim(cl)
 	for i := range cl.flows {
 		cl.flows[i].countKeys(-int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
-		c.leaveLine(cl)
+		o.leaveLine(cl)
 	} else if e != nil {
 		e.eligible--
 	}
 	cl.entry, cl.state, cl.keys, cl.held, cl.calendar = nil, classIdle, 0, 0, calendar{}
-	c.retire(cl)
+	o.retire(cl)
 }

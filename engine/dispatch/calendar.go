@@ -1,4 +1,4 @@
-package engine
+package dispatch
 
 import (
 	"cmp"
@@ -25,8 +25,8 @@ const nearRounds = 2
 const inNear = -1
 
 // head returns the key that is due first, or nil if there are no keys. It takes O(1).
-func (cl *calendar) head() *dispatchKey {
-	var first *dispatchKey
+func (cl *calendar) head() *Key {
+	var first *Key
 	for i := range cl.near {
 		if k := cl.near[i].first; k != nil && (first == nil || k.dueBefore(first)) {
 			first = k
@@ -39,20 +39,20 @@ func (cl *calendar) head() *dispatchKey {
 }
 
 // dueBefore reports whether the key is due before another key of its class.
-func (k *dispatchKey) dueBefore(o *dispatchKey) bool {
+func (k *Key) dueBefore(o *Key) bool {
 	return k.due < o.due || k.due == o.due && k.compare(o) < 0
 }
 
 // compare orders two keys by their positions. Keys that share a position, because the gap
 // between two others was used up, are in the order of their creation, so the order is total and
 // the same in every run.
-func (k *dispatchKey) compare(o *dispatchKey) int {
+func (k *Key) compare(o *Key) int {
 	return cmp.Or(cmp.Compare(k.pos.major, o.pos.major), cmp.Compare(k.pos.minor, o.pos.minor), cmp.Compare(k.seq, o.seq))
 }
 
 // insert adds a key to the calendar. The key's due round and position must be set, and must not
 // change while the key is in the calendar.
-func (cl *class) insert(k *dispatchKey) {
+func (cl *class) insert(k *Key) {
 	if k.due < cl.present()+nearRounds {
 		l := &cl.near[k.due&(nearRounds-1)]
 		switch {
@@ -70,7 +70,7 @@ func (cl *class) insert(k *dispatchKey) {
 }
 
 // remove takes a key out of the calendar, which must contain it.
-func (cl *calendar) remove(k *dispatchKey) {
+func (cl *calendar) remove(k *Key) {
 	if k.slot == inNear {
 		cl.near[k.due&(nearRounds-1)].remove(k)
 		return
@@ -80,9 +80,9 @@ func (cl *calendar) remove(k *dispatchKey) {
 
 // keyList is a doubly linked list of keys. The links are in the keys: a key is in one list at
 // most. It is not a [list], which would be slower; see there.
-type keyList struct{ first, last *dispatchKey }
+type keyList struct{ first, last *Key }
 
-func (l *keyList) pushBack(k *dispatchKey) {
+func (l *keyList) pushBack(k *Key) {
 	k.prev, k.next = l.last, nil
 	if l.last != nil {
 		l.last.next = k
@@ -92,7 +92,7 @@ func (l *keyList) pushBack(k *dispatchKey) {
 	l.last = k
 }
 
-func (l *keyList) pushFront(k *dispatchKey) {
+func (l *keyList) pushFront(k *Key) {
 	k.prev, k.next = nil, l.first
 	if l.first != nil {
 		l.first.prev = k
@@ -102,7 +102,7 @@ func (l *keyList) pushFront(k *dispatchKey) {
 	l.first = k
 }
 
-func (l *keyList) remove(k *dispatchKey) {
+func (l *keyList) remove(k *Key) {
 	if k.prev != nil {
 		k.prev.next = k.next
 	} else {
@@ -120,7 +120,7 @@ func (l *keyList) remove(k *dispatchKey) {
 // reading it from the key would be a cache miss for each comparison.
 type keyDue struct {
 	due int64
-	key *dispatchKey
+	key *Key
 }
 
 func (d keyDue) before(o keyDue) bool {
@@ -133,7 +133,7 @@ type keyHeap []keyDue
 
 const heapWidth = 4
 
-func (h *keyHeap) push(k *dispatchKey) {
+func (h *keyHeap) push(k *Key) {
 	*h = append(*h, keyDue{k.due, k})
 	h.up(len(*h) - 1)
 }
@@ -346,7 +346,7 @@ func (p position) ahead(salt uint64) position {
 //	some have, and the next key has come from    before the next key
 //	another class before the last visited key
 //	the joining key is in the middle of a visit  before the key that is next
-func (k *dispatchKey) takePosition(cl *class) {
+func (k *Key) takePosition(cl *class) {
 	h, present := cl.head(), cl.present()
 	k.base = present - k.base
 	last := cl.visits.last()
@@ -386,7 +386,7 @@ func (k *dispatchKey) takePosition(cl *class) {
 //	rounds = 1 + ceil((cost - credit - grant) / grant), at least 1, where grant = weight x quantum
 //
 // It requires 1 <= weight and 1 <= quantum, which keep grant positive.
-func (k *dispatchKey) schedule(cost, weight uint32) {
+func (k *Key) schedule(cost, weight uint32) {
 	cl := k.class
 	k.placedCost, k.placedWeight = cost, weight
 	if k.visited && k.credit >= int64(cost) {
@@ -407,7 +407,7 @@ func (k *dispatchKey) schedule(cost, weight uint32) {
 // accrue adds the grants of the rounds that have passed the key while its credit did not
 // suffice. It must precede every change of the key's cost or weight, so that the change affects
 // future rounds only.
-func (k *dispatchKey) accrue() {
+func (k *Key) accrue() {
 	if k.visited {
 		return
 	}
@@ -418,7 +418,7 @@ func (k *dispatchKey) accrue() {
 
 // roundsPassed is the number of rounds since the key's last visit that have come to its
 // position without visiting it, because its credit would not have sufficed.
-func (k *dispatchKey) roundsPassed() int64 {
+func (k *Key) roundsPassed() int64 {
 	round := k.class.present()
 	if last := k.class.visits.last(); last.round < round || last.at.before(k.pos) {
 		round-- // the present round has not come to the key's position
@@ -428,7 +428,7 @@ func (k *dispatchKey) roundsPassed() int64 {
 
 // visit begins the visit of a key, with the grants of all rounds since its last one, or
 // continues it. It advances the queue's round, which never decreases.
-func (k *dispatchKey) visit() {
+func (k *Key) visit() {
 	cl := k.class
 	s := cl.scheduler
 	if !k.visited {
@@ -439,9 +439,9 @@ func (k *dispatchKey) visit() {
 	s.round = max(s.round, k.due+cl.offset)
 }
 
-// deficit is the credit of the key, in units of cost, including the grants that accrue would
+// Deficit is the credit of the key, in units of cost, including the grants that accrue would
 // add. It is what FILA.KEY reports.
-func (k *dispatchKey) deficit() int64 {
+func (k *Key) Deficit() int64 {
 	credit := k.credit
 	if k.class != nil && !k.visited {
 		credit += k.roundsPassed() * int64(k.placedWeight) * k.class.scheduler.quantum

@@ -1,13 +1,12 @@
-package engine
+package dispatch
 
 import (
 	"cmp"
 	"encoding/binary"
-	"iter"
 	"slices"
 )
 
-// A class is in one of three states, whose transitions are drawn in scheduler.go. The state
+// A class is in one of three states, whose transitions are drawn in doc.go. The state
 // says in which heap the class is, and how that heap is ordered:
 //
 //	state    heap              order
@@ -16,7 +15,7 @@ import (
 //	waiting  entry.waiting     start tag at the throttle that stopped the class
 //
 // In every state but idle the class has at least one key in its calendar. Keys that wait for a
-// budget are in the class and not in its calendar (budget_line.go).
+// budget are in the class and not in its calendar (gate.go).
 
 // classState is the state of a class.
 type classState uint8
@@ -27,8 +26,7 @@ const (
 	classWaiting
 )
 
-// class is the set of keys of a queue whose next messages name the same throttles, take as many
-// tokens of each, and name the same budgets. Keys move between classes as their first messages
+// class is the set of keys of a queue whose next messages name the same throttles and the same budgets. Keys move between classes as their first messages
 // change. The plain class has no throttles and no budgets, is never waiting, and exists as long as
 // its scheduler.
 type class struct {
@@ -59,11 +57,10 @@ type class struct {
 	at    int     // index in scheduler.open or entry.waiting
 	claim uint64  // number of its claim, see claims.go; 0: none
 
-	// Statistics that its keys share: how often a throttle stopped the class, for how many
-	// nanoseconds in total, and since when it has been waiting.
-	refused uint64
-	waited  int64
-	since   int64
+	// Statistics that its keys share: for how many nanoseconds throttles have stopped the class,
+	// and since when one does.
+	waited int64
+	since  int64
 }
 
 // visit records one visit of a key: the round of the class, the key's position, and the
@@ -87,7 +84,7 @@ func (v *visits) last() *visit   { return &v.of[v.newer&1] }
 func (v *visits) before() *visit { return &v.of[v.newer&1^1] }
 
 // begin records that the visit of a key begins.
-func (v *visits) begin(k *dispatchKey) {
+func (v *visits) begin(k *Key) {
 	v.newer ^= 1
 	n := v.last()
 	n.round = k.due
@@ -115,7 +112,6 @@ func (cl *class) Index() *int { return &cl.at }
 type flow struct {
 	throttle *throttle
 	entry    *entry
-	need     int64   // tokens that a delivery takes of the throttle, the same for all keys of the class; by cost, see class.need
 	tag      float64 // start tag of the next message of the class in entry; below 0: never set
 	reserved bool    // a slot and the needed tokens of the throttle are reserved for the claim of the class
 }
@@ -126,13 +122,13 @@ func (s *flow) countKeys(n int64) {
 	s.entry.keys += n
 }
 
-// need is how many tokens the next delivery of the class takes at one of its throttles: by cost,
-// that of the class's next message.
+// need is how many tokens the next delivery of the class takes at one of its throttles: one, or by
+// cost that of the class's next message.
 func (cl *class) need(s *flow) int64 {
 	if s.throttle.set.ByCost {
 		return int64(cl.head().placedCost)
 	}
-	return s.need
+	return 1
 }
 
 // wanted is how many tokens the bucket must hold for the class: what it requires, beside what is
@@ -186,7 +182,7 @@ func (cl *class) enter(cost uint32) {
 // grow updates the start tags of a class that has not delivered yet, when another key joins it:
 // it comes one delivery after the virtual time at its present weight. By the weight of its first
 // key alone, it would come later the more keys there are.
-func (c *core) grow(cl *class) {
+func (o *Order) grow(cl *class) {
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		s.tag = min(s.tag, s.entry.vtime+cl.share())
@@ -206,14 +202,14 @@ func (cl *class) addWeight(w int64) {
 // fix restores the order of the heap of open classes. It must follow every change of the head
 // of an open class. A waiting class is ordered by its tag first, which its keys do not change,
 // but its next message may take another amount of tokens: throttles by cost look again.
-func (c *core) fix(cl *class) {
+func (o *Order) fix(cl *class) {
 	switch cl.state {
 	case classOpen:
 		cl.scheduler.open.fix(cl)
 	case classWaiting:
 		for i := range cl.flows {
 			if t := cl.flows[i].throttle; t.set.ByCost {
-				c.list(t)
+				o.list(t)
 			}
 		}
 	case classIdle:
@@ -224,18 +220,17 @@ func (c *core) fix(cl *class) {
 // that cost. The set remembers the result until a throttle is set or deleted, so
 // neighbouring messages with the same throttles cost one lookup.
 //
-// The signature of a class is the numbers of its throttles in ascending order, each with its
-// need where that is not 1, and those of the lines of its budgets: the order in which a message
-// names its throttle keys makes no difference, and neither do throttle keys without a setting. In
-// a dead-letter queue nothing is charged.
-func (c *core) classOf(q *queue, l *throttleSet, cost uint32) *class {
+// The signature of a class is the numbers of its throttles in ascending order, and those of the
+// lines of its budgets: the order in which a message names its throttle keys makes no difference,
+// and neither do throttle keys without a setting. In a free queue nothing is charged.
+func (o *Order) classOf(q *Queue, l *Set, cost uint32) *class {
 	s := q.scheduler
-	if cl := l.class; cl != nil && l.version == c.throttles.version && !cl.retired && cl.scheduler == s {
+	if cl := l.class; cl != nil && l.version == o.version && !cl.retired && cl.scheduler == s {
 		return cl
 	}
-	ts := c.limits(l)
-	budgets := l.budgets
-	if q.isDLQ() {
+	ts := o.limits(l)
+	budgets := l.Budgets
+	if q.free {
 		budgets = nil
 	}
 	if len(ts)+len(budgets) == 0 {
@@ -244,17 +239,14 @@ func (c *core) classOf(q *queue, l *throttleSet, cost uint32) *class {
 	}
 	flows := make([]flow, len(ts))
 	for i, t := range ts {
-		flows[i] = flow{throttle: t, need: 1, tag: -1}
-		if l.needs != nil {
-			flows[i].need = l.needs[i]
-		}
+		flows[i] = flow{throttle: t, tag: -1}
 	}
 	slices.SortFunc(flows, func(a, b flow) int { return cmp.Compare(a.throttle.seq, b.throttle.seq) })
 	sig := make([]byte, 0, 8*(len(flows)+len(budgets)))
 	for i := range flows {
-		sig = flows[i].appendSignature(sig)
+		sig = binary.BigEndian.AppendUint64(sig, flows[i].throttle.seq)
 	}
-	draws := c.drawsOn(budgets)
+	draws := o.drawsOn(budgets)
 	for _, d := range draws {
 		sig = d.line.appendSignature(sig)
 	}
@@ -275,134 +267,79 @@ func (c *core) classOf(q *queue, l *throttleSet, cost uint32) *class {
 	return cl
 }
 
-// appendSignature appends what distinguishes classes at the throttle. No two flows have the
-// same: numbers of throttles are counted up from 1 and never have the first two bits, of which
-// the first says that a need follows, and the second that the number is that of a budget's line.
-func (s *flow) appendSignature(dst []byte) []byte {
-	const withNeed = 1 << 63
-	if s.need == 1 {
-		return binary.BigEndian.AppendUint64(dst, s.throttle.seq)
-	}
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, s.throttle.seq|withNeed), uint64(s.need))
-}
-
-// reclassifyAll starts to move keys to other classes after a throttle has been set for the
-// first time or deleted, or a queue has become a dead-letter queue. reclassifySlice does the work.
-func (c *core) reclassifyAll() {
-	t := &c.throttles
-	t.version, t.stale, t.staleEnd, t.staleFrom = t.version+1, 0, c.queues.nextNumber, 0
-}
-
-// reclassifySlice moves keys to the classes that their next messages belong to now, a bounded
-// number in each turn. It need not be complete before the next delivery: pick moves a key that
-// comes up first.
-func (c *core) reclassifySlice() {
-	t := &c.throttles
-	for t.stale < t.staleEnd && c.detached.reclaimed < c.detached.max {
-		if q := c.queues.byNumber[t.stale]; q != nil { // else it was deleted, or purged since
-			t.staleFrom = q.roster.Walk(t.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
-				c.detached.reclaimed++
-				if k.class != nil && k.state == headReady && k.hasSet && c.classOf(k.queue, k.set, k.placedCost) != k.class {
-					c.settle(k)
-				}
-			})
-			if t.staleFrom != 0 {
-				return
-			}
-		}
-		c.detached.reclaimed++
-		t.stale, t.staleFrom = t.stale+1, 0
-	}
-}
-
 // idleClass makes a class idle whose last key has left, and ends its claim. The scheduler
 // retains up to idleClassesMax idle classes with their tags, since a throttled tenant typically
 // becomes active again soon.
-func (c *core) idleClass(cl *class) {
+func (o *Order) idleClass(cl *class) {
 	s := cl.scheduler
-	c.endClaim(cl)
+	o.endClaim(cl)
 	switch cl.state {
 	case classOpen:
 		s.open.remove(cl)
-		c.resolve(cl)
+		o.resolve(cl)
 	case classWaiting:
-		cl.waited = cl.waitedBy(c.now)
+		cl.waited = cl.waitedBy(o.now)
 		cl.entry.waiting.Remove(cl)
 		if t := cl.entry.throttle; t.set.ByCost {
-			c.list(t) // tokens may have been saved for the class
+			o.list(t) // tokens may have been saved for the class
 		}
 		cl.entry = nil
 	case classIdle:
 	}
 	cl.state, cl.stopped = classIdle, s.round
 	if !s.hasOpen() {
-		s.announced = false
+		s.queue.Announced = false
 	}
-	c.retain(cl)
+	o.retain(cl)
 }
 
 // retain lists a class without keys as one of those that its scheduler may drop.
-func (c *core) retain(cl *class) {
+func (o *Order) retain(cl *class) {
 	s := cl.scheduler
 	if cl == &s.plain || cl.held > 0 {
 		return
 	}
 	if cl.used = cl.listed; !cl.listed {
-		c.listIdle(cl)
+		o.listIdle(cl)
 	}
-	for len(s.idle) > idleClassesMax && c.throttles.idle > idleClassesTotal {
+	for len(s.idle) > idleClassesMax && o.idle > idleClassesTotal {
 		old := s.idle[0]
 		s.idle = s.idle[1:]
 		old.listed = false
-		c.throttles.idle--
+		o.idle--
 		switch {
 		case old.state != classIdle || old.held > 0 || old.retired:
 		case old.used:
 			old.used = false
-			c.listIdle(old)
+			o.listIdle(old)
 		default:
-			c.retire(old)
+			o.retire(old)
 		}
 	}
 }
 
 // listIdle adds a class to those that its scheduler may drop.
-func (c *core) listIdle(cl *class) {
+func (o *Order) listIdle(cl *class) {
 	cl.listed = true
-	c.throttles.idle++
+	o.idle++
 	cl.scheduler.idle = append(cl.scheduler.idle, cl)
 }
 
 // retire drops an idle class from its scheduler and releases its entries and lines. A throttle
 // set that still refers to the class looks for another one.
-func (c *core) retire(cl *class) {
+func (o *Order) retire(cl *class) {
 	cl.retired = true
 	if cl.listed { // of a purged queue
 		cl.listed = false
-		c.throttles.idle--
+		o.idle--
 	}
 	delete(cl.scheduler.classes, cl.sig)
 	for _, d := range cl.draws {
-		c.leaveBudget(d)
+		o.leaveBudget(d)
 	}
 	for i := range cl.flows {
 		cl.flows[i].entry.release(len(cl.flows) > 1)
 	}
-}
-
-// sharedBy returns how often a key of the class has been refused and for how many nanoseconds it has waited: its own
-// figures, from which those of the class were subtracted when the key joined it, and those of the class.
-func (cl *class) sharedBy(s *keyStats, now int64) (refused uint64, waited int64) {
-	return s.refused + cl.refused, s.waited + cl.waitedBy(now)
-}
-
-// tally returns the statistics of a key, with what its class has counted.
-func (k *fairKey) tally(now int64) keyStats {
-	s := k.stats
-	if k.class != nil {
-		s.refused, s.waited = k.class.sharedBy(&s, now)
-	}
-	return s
 }
 
 // waitedBy returns for how many nanoseconds the class has waited until now, in total.
@@ -431,25 +368,4 @@ func (w *waitingKeys) countWaiting(now, change int64) {
 func (cl *class) countWaiting(now, change int64) {
 	cl.entry.throttle.countWaiting(now, change)
 	cl.scheduler.queue.throttled.countWaiting(now, change)
-}
-
-// classes iterates over the classes of all queues, those of purged queues that are not
-// reclaimed included: throttles still count them.
-func (c *core) classes() iter.Seq[*class] {
-	return func(yield func(*class) bool) {
-		var all []*scheduler
-		for _, q := range c.queues.byName {
-			all = append(all, q.scheduler)
-		}
-		for _, r := range c.detached.queues {
-			all = append(all, r.scheduler)
-		}
-		for _, s := range all {
-			for cl := range s.all() {
-				if !yield(cl) {
-					return
-				}
-			}
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package engine
+package dispatch
 
 // grants gives away the room of throttles and the credits of budgets as they appear. Whatever makes room lists
 // its throttle or budget; the serve step asks for the queue whose turn is next (grant), has its consumers served,
@@ -10,17 +10,14 @@ package engine
 // The cursor may stand anywhere at the end of a step. A purge, a deleted throttle or a key that has left its class
 // in between does no harm, as the state of the class says what has happened. A recovery begins with an idle one.
 type grants struct {
-	lines     []*budgetLine // listed: may cover keys that wait
-	throttles []*throttle   // listed: may have room for what waits
-	line      *budgetLine   // under the cursor; nil: none
-	throttle  *throttle     // under the cursor; nil: none
-	opened    opened        // at the throttle
+	lines     []*line     // listed: may cover keys that wait
+	throttles []*throttle // listed: may have room for what waits
+	line      *line       // under the cursor; nil: none
+	throttle  *throttle   // under the cursor; nil: none
+	opened    opened      // at the throttle
 	// claimed is true if the claims at the throttle have been looked at since a class was opened.
 	claimed bool
-	turn    *queue // whose turn has come while a lease of another queue was being served; nil: none
-
-	untimed
-	unchecked // by the checks of throttles and budgets
+	turn    *Queue // whose turn has come while a lease of another queue was being served; nil: none
 }
 
 func (g *grants) reset() { *g = grants{} }
@@ -38,40 +35,40 @@ func (g *grants) pending() bool {
 }
 
 // list lists a throttle that may have room, unless nothing waits for it.
-func (c *core) list(t *throttle) {
+func (o *Order) list(t *throttle) {
 	if !t.listed && (t.line.Len() > 0 || len(t.claims) > 0) {
 		t.listed = true
-		c.grants.throttles = append(c.grants.throttles, t)
+		o.grants.throttles = append(o.grants.throttles, t)
 	}
 }
 
 // listLine lists a budget that may cover keys that wait for it, unless none waits.
-func (c *core) listLine(l *budgetLine) {
+func (o *Order) listLine(l *line) {
 	if !l.listed && l.waiting.Len() > 0 {
 		l.listed = true
-		c.grants.lines = append(c.grants.lines, l)
+		o.grants.lines = append(o.grants.lines, l)
 	}
 }
 
 // grant opens the class whose turn is next and returns its queue, which has demand; nil: there is none, or the step
 // has no budget left. Budgets come first, then throttles in the order in which they were listed. While a throttle is
 // under the cursor, its room is that of its line: see yieldsTo and saved.
-func (c *core) grant() *queue {
-	g := &c.grants
-	for c.room() && c.health.failed == nil {
-		var q *queue
+func (o *Order) grant() *Queue {
+	g := &o.grants
+	for o.host.Room() {
+		var q *Queue
 		switch {
 		case g.line != nil:
-			q = c.grantCredits(g.line)
+			q = o.grantCredits(g.line)
 		case g.throttle != nil:
-			q = c.grantRoom(g.throttle)
+			q = o.grantRoom(g.throttle)
 		case len(g.lines) > 0:
 			g.line, g.lines = g.lines[0], g.lines[1:]
 			g.line.listed = false
 		case len(g.throttles) > 0:
 			g.throttle, g.throttles = g.throttles[0], g.throttles[1:]
 			g.throttle.listed = false
-			c.beginGrants(g.throttle)
+			o.beginGrants(g.throttle)
 		default:
 			g.lines, g.throttles = nil, nil
 			return nil
@@ -85,47 +82,47 @@ func (c *core) grant() *queue {
 
 // grantCredits returns the next key that waits for a budget and is covered to the ring, and returns its queue if that
 // has demand. nil: the queue of that key has none, or the budget covers no key that waits and is done.
-func (c *core) grantCredits(l *budgetLine) *queue {
-	d := c.firstCovered(l)
+func (o *Order) grantCredits(l *line) *Queue {
+	d := l.firstCovered()
 	if d == nil {
-		c.grants.line = nil
-		if l.account != nil && l.waiting.Len() > 0 {
-			c.ranDry(l.account)
+		o.grants.line = nil
+		if l.budget != nil && l.waiting.Len() > 0 {
+			l.budget.RanDry()
 		}
 		return nil
 	}
-	c.spend(1)
-	c.release(d)
-	if q := d.class.scheduler.queue; q.hasDemand() {
+	o.host.Spend(1)
+	o.release(d)
+	if q := d.class.scheduler.queue; q.HasDemand() {
 		return q
 	}
 	return nil
 }
 
 // beginGrants prepares a throttle for giving its room away.
-func (c *core) beginGrants(t *throttle) {
-	c.grants.opened, c.grants.claimed = opened{}, false
+func (o *Order) beginGrants(t *throttle) {
+	o.grants.opened, o.grants.claimed = opened{}, false
 	if e, ok := t.line.First(); ok && e.waiting.Len() > 0 && !e.scheduler.detached {
 		cl, _ := e.waiting.First() // room may be reserved for the claims of others, so it may need one too
-		c.mayClaim(cl)
+		o.mayClaim(cl)
 	}
-	if t.reservedFor != nil && t.reservedUntil(c.now) <= c.now {
-		c.unreserveAll(t.reservedFor)
+	if t.reservedFor != nil && t.reservedUntil(o.now) <= o.now {
+		o.unreserveAll(t.reservedFor)
 	}
 }
 
 // grantRoom opens the classes of a throttle, in their order, up to the first one whose queue has demand, which it
 // returns. nil: the throttle has nothing left to give and is done, or the step has no budget left.
-func (c *core) grantRoom(t *throttle) *queue {
-	for c.closeGrant(t); c.room() && c.openNext(t); c.closeGrant(t) {
-		if q := c.grants.opened.class.scheduler.queue; q.hasDemand() {
+func (o *Order) grantRoom(t *throttle) *Queue {
+	for o.closeGrant(t); o.host.Room() && o.openNext(t); o.closeGrant(t) {
+		if q := o.grants.opened.class.scheduler.queue; q.HasDemand() {
 			return q
 		}
 	}
-	c.arm(t)
-	if c.room() {
-		c.spend(1)
-		c.grants.throttle = nil
+	o.arm(t)
+	if o.host.Room() {
+		o.host.Spend(1)
+		o.grants.throttle = nil
 	}
 	return nil
 }
@@ -133,36 +130,36 @@ func (c *core) grantRoom(t *throttle) *queue {
 // openNext opens the class that comes next at a throttle, and reports whether there is one for which it has room: the
 // class of its first claim, else the first in its line. A queue that cannot use the room leaves the line: a class of
 // it stays open for the next consumer that asks.
-func (c *core) openNext(t *throttle) bool {
-	g := &c.grants
+func (o *Order) openNext(t *throttle) bool {
+	g := &o.grants
 	if !g.claimed {
-		if cl := c.advanceClaim(t); cl != nil {
+		if cl := o.advanceClaim(t); cl != nil {
 			g.opened = opened{class: cl, claim: cl.claim}
-			c.open(cl)
+			o.open(cl)
 			return true
 		}
 		g.claimed = true
 	}
-	for c.room() {
+	for o.host.Room() {
 		e, ok := t.line.First()
 		if !ok {
 			return false
 		}
-		if cl, waits := e.waiting.First(); waits && c.holdUncovered(cl) {
+		if cl, waits := e.waiting.First(); waits && o.holdUncovered(cl) {
 			continue
 		}
 		cl, waits := e.waiting.First()
-		room, demand := t.admits(c.now, e.need()), e.scheduler.queue.hasDemand()
+		room, demand := t.admits(o.now, e.need()), e.scheduler.queue.HasDemand()
 		switch {
 		case !room && !t.set.ByCost:
 			return false
 		case e.scheduler.detached || !waits || !demand && e.eligible > 0:
 			t.line.Remove(e)
 		case room || !demand:
-			c.open(cl)
+			o.open(cl)
 			g.opened = opened{class: cl, entry: e}
 			return true
-		case !c.standAside(cl):
+		case !o.standAside(cl):
 			return false // the tokens are saved for the class
 		}
 	}
@@ -171,18 +168,18 @@ func (c *core) openNext(t *throttle) bool {
 
 // closeGrant sees what has become of the class that was opened last: a claim that has delivered nothing ends, and an
 // entry whose turn is not used yet leaves the line until it is (resolve).
-func (c *core) closeGrant(t *throttle) {
-	g := &c.grants
-	o := g.opened
-	if o.class == nil {
+func (o *Order) closeGrant(t *throttle) {
+	g := &o.grants
+	was := g.opened
+	if was.class == nil {
 		return
 	}
 	g.opened, g.claimed = opened{}, false
 	switch {
-	case o.entry == nil && o.class.claim == o.claim:
-		c.endClaim(o.class)
+	case was.entry == nil && was.class.claim == was.claim:
+		o.endClaim(was.class)
 		g.claimed = true
-	case o.entry != nil && o.class.entry == o.entry && o.entry.at >= 0 && o.class.state == classOpen:
-		t.line.Remove(o.entry)
+	case was.entry != nil && was.class.entry == was.entry && was.entry.at >= 0 && was.class.state == classOpen:
+		t.line.Remove(was.entry)
 	}
 }

@@ -1,0 +1,173 @@
+package dispatch
+
+import "time"
+
+// Blocker is a throttle that does not admit the next message of a key now.
+type Blocker struct {
+	Throttle    string
+	InUse       int64     // live leases that name the throttle
+	Concurrency uint64    // its limit of live leases if no slot is free; else 0
+	Limit       int64     // of these, the ones that an adaptive throttle allows now; 0: it is not adaptive, or a slot is free
+	Rate        float64   // its tokens per second if the key waits for tokens; else 0
+	NextAt      time.Time // when the bucket will have the tokens; zero if it has them
+	Reserved    bool      // it has room, which is reserved for messages that need several throttles
+	Saved       bool      // it has the tokens, and saves them for a message that comes before
+	Need        int64     // tokens that the message takes, under a throttle by cost; else 0
+	Tokens      float64   // in the bucket now
+	Burst       uint64    // capacity of the bucket
+}
+
+// blocker describes the throttle with an index in the set of a message of a key, if it does not
+// admit the message now. Room that is reserved for a claim does not count.
+func (o *Order) blocker(k *Key, l *Set, cost uint32, i int) (b Blocker, blocks bool) {
+	t, need := l.set[i], l.need(i, cost)
+	admits, saved := t.admits(o.now, need), t.set.ByCost && o.savedBefore(k, t)
+	if admits && !saved {
+		return b, false
+	}
+	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: !admits && t.admitsReserved(o.now, need), Tokens: t.level(o.now), Burst: t.set.Burst}
+	if t.set.ByCost {
+		b.Need = need
+	}
+	if !t.slotsBeside(0) {
+		b.Concurrency = t.set.Concurrency
+		if t.adaptive != nil {
+			b.Limit = t.slots()
+		}
+	}
+	switch tokens := t.required(need); {
+	case !t.holds(o.now, tokens):
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(o.now, tokens+t.reserved))
+	case saved:
+		b.Saved = true
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(o.now, t.required(t.nextNeed())+t.reserved))
+	}
+	return b, true
+}
+
+// savedBefore reports whether the tokens of a throttle by cost are saved for a message that comes
+// before the first message of a key.
+func (o *Order) savedBefore(k *Key, t *throttle) bool {
+	cl := k.class
+	if cl == nil {
+		return false
+	}
+	for i := range cl.flows {
+		if s := &cl.flows[i]; s.throttle == t {
+			return cl.state == classWaiting && cl.entry == s.entry || cl.state == classOpen && o.saved(cl, s)
+		}
+	}
+	return false
+}
+
+// LacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
+// tokens.
+func (b *Blocker) LacksOnlyTokens() bool { return b.Rate != 0 && b.Concurrency == 0 }
+
+// Blockers returns the throttles that do not admit a message of a key now, in the order of its throttle
+// keys. set, which may be nil, and cost are those of the message.
+func (o *Order) Blockers(k *Key, set *Set, cost uint32) (all []Blocker) {
+	for i := range o.limits(set) {
+		if b, blocks := o.blocker(k, set, cost, i); blocks {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// Blocked reports whether throttles do not admit a message of a key now, and whether one of them
+// lacks more than tokens. See Blockers.
+func (o *Order) Blocked(k *Key, set *Set, cost uint32) (blocked, slots bool) {
+	for i := range o.limits(set) {
+		if b, blocks := o.blocker(k, set, cost, i); blocks {
+			if !b.LacksOnlyTokens() {
+				return true, true
+			}
+			blocked = true
+		}
+	}
+	return blocked, false
+}
+
+// ThrottleInfo describes a throttle at one moment. Counters begin at zero when the throttle is
+// created in memory: by SetThrottle or at a start.
+type ThrottleInfo struct {
+	Key                string
+	Rate               float64       // tokens per second; 0: not limited
+	Burst, Concurrency uint64        // capacity of the bucket, live leases; 0: not limited
+	ByCost             bool          // a delivery takes the cost of its message in tokens, else one
+	Tokens             float64       // in the bucket now; below 0: the debt of a message that took more than Burst
+	InUse              int64         // live leases that name the key
+	Waiting            int64         // fairness keys, not paused, whose next message it does not admit now
+	Admitted, Refused  uint64        // deliveries that it admitted; times that it stopped a class of keys
+	Waited             time.Duration // sum over keys
+	NextAt             time.Time     // when the bucket will suffice for the message that is next, if keys wait for tokens; else zero
+	Min                uint64        // the least that an adaptive throttle allows; 0: it is not adaptive
+	Limit              float64       // what it allows now: the whole part is live leases; 0: it is not adaptive
+	Cuts               uint64        // failures that have cut Limit
+}
+
+// pausedKeys returns how many of the keys in the line of a throttle are of paused queues, in time
+// proportional to the number of those or of the queues in the line, whichever is less. Paused keys
+// are in no class and not in the line.
+func (o *Order) pausedKeys(t *throttle) (n int64) {
+	if len(t.entries) < len(o.paused) {
+		for q, e := range t.entries {
+			if q.paused {
+				n += e.keys
+			}
+		}
+		return n
+	}
+	for q := range o.paused {
+		if e := t.entries[q]; e != nil {
+			n += e.keys
+		}
+	}
+	return n
+}
+
+// info describes a throttle, see pausedKeys for its time.
+func (o *Order) info(t *throttle) ThrottleInfo {
+	now := o.now
+	t.countWaiting(now, 0)
+	i := ThrottleInfo{
+		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
+		Tokens: t.level(now), InUse: t.inUse, Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
+	}
+	if l := t.adaptive; l != nil {
+		i.Min, i.Limit, i.Cuts = t.set.AdaptiveMin, l.Value(), l.Cuts()
+	}
+	if i.Tokens > -TokenSlack {
+		i.Tokens = max(i.Tokens, 0)
+	}
+	next := t.nextNeed()
+	if !t.admits(now, next) {
+		i.Waiting = t.keys - o.pausedKeys(t)
+	}
+	if i.Waiting > 0 && !t.holds(now, t.required(next)) {
+		i.NextAt = time.Unix(0, t.holdsAt(now, t.required(next)+t.reserved))
+	}
+	return i
+}
+
+// Throttle describes the throttle of a key. ok is false if the key has no setting.
+func (o *Order) Throttle(key string) (info ThrottleInfo, ok bool) {
+	t := o.throttles[key]
+	if t == nil {
+		return ThrottleInfo{}, false
+	}
+	return o.info(t), true
+}
+
+// ListThrottles returns a page of the throttles whose keys match, in the order of creation. It
+// looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
+// first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
+func (o *Order) ListThrottles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
+	next = o.roster.Walk(cursor, count, func(t *throttle) {
+		if match(t.name) {
+			list = append(list, o.info(t))
+		}
+	})
+	return next, list
+}

@@ -1,0 +1,219 @@
+package dispatch
+
+import (
+	"math"
+
+	"github.com/faisca/fila/internal/adaptive"
+)
+
+// addThrottle creates a throttle with a full bucket. The new version of the table makes all
+// throttle sets look up their throttles again.
+func (o *Order) addThrottle(key string, set Limits) *throttle {
+	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: o.now, entries: map[*Queue]*entry{}, waitingKeys: waitingKeys{countedAt: o.now}, freedAt: o.now, timer: -1}
+	t.adapt(nil)
+	o.throttles[key] = t
+	o.version++
+	t.seq = o.roster.Add(t)
+	return t
+}
+
+// need is how many tokens the class takes whose turn is next in the entry, 1 if none waits.
+func (e *entry) need() int64 {
+	if cl, ok := e.waiting.First(); ok {
+		return cl.need(cl.flowAt(e.throttle))
+	}
+	return 1
+}
+
+// nextNeed is how many tokens the class takes that is next in the line of the throttle, 1 if
+// none waits.
+func (t *throttle) nextNeed() int64 {
+	if e, ok := t.line.First(); ok {
+		return e.need()
+	}
+	return 1
+}
+
+// arm sets the timer of a throttle: for the tokens of the class that is next in the line or has
+// the first claim, and for the end of a reservation. A class that waits for a concurrency slot
+// needs no timer, since the end of a lease wakes the throttle.
+func (o *Order) arm(t *throttle) {
+	at := int64(math.MaxInt64)
+	if t.set.ByCost || t.first != nil {
+		at = o.save(t)
+	}
+	if t.set.Rate > 0 {
+		if tokens := t.required(t.nextNeed()) + t.reserved; t.line.Len() > 0 && t.slotsBeside(t.reservedSlots()) && !t.holds(o.now, tokens) {
+			at = min(at, t.holdsAt(o.now, tokens))
+		}
+		if cl := t.nextClaim(); cl != nil { // it takes over what is reserved for a later one
+			if tokens := t.required(cl.need(cl.flowAt(t))); !t.holds(o.now, tokens) {
+				at = min(at, t.holdsAt(o.now, tokens))
+			}
+		}
+	}
+	if t.reservedFor != nil {
+		at = min(at, t.reservedUntil(o.now))
+	}
+	if at == math.MaxInt64 {
+		o.disarm(t)
+		return
+	}
+	t.wakeAt = max(at, o.now+1)
+	if t.timer < 0 {
+		o.timers.Push(t)
+	} else {
+		o.timers.Fix(t)
+	}
+}
+
+// disarm stops the timer of a throttle.
+func (o *Order) disarm(t *throttle) {
+	if t.timer >= 0 {
+		o.timers.Remove(t)
+	}
+}
+
+// Set is what limits a message beside its queue: its throttle keys, and the budgets that pay for it. The
+// messages of a key that name the same share one Set, so that throttles and class need not be
+// looked up for each message. A copy of a Set with another charge is as good.
+type Set struct {
+	Names   []string // throttle keys, as the message names them; must not be changed
+	Budgets []string // names of budgets; must not be changed
+	Charge  int64    // to each of them
+
+	set     []*throttle // of the keys that have a setting, in the order of Names
+	unset   []*unsetKey // the other keys
+	version uint64      // of the order for which set, unset and class hold
+	class   *class      // of messages with this set; nil: not looked up
+}
+
+// limits returns the throttles of a set, which may be nil, in the order of its throttle keys. It looks them up again
+// if a throttle has been added or removed since.
+func (o *Order) limits(l *Set) []*throttle {
+	if l == nil {
+		return nil
+	}
+	if l.version != o.version {
+		l.version, l.set, l.unset, l.class = o.version, nil, nil, nil
+		for _, name := range l.Names {
+			if t := o.throttles[name]; t != nil {
+				l.set = append(l.set, t)
+			} else {
+				l.unset = append(l.unset, o.unsetNamed(name))
+			}
+		}
+	}
+	return l.set
+}
+
+// A throttle key without a setting limits nothing. But once it gets a setting, the live leases
+// that name it count toward its concurrency, and there may be 100,000 leases to look at. So the
+// leases of such keys are counted as well, for as long as there are any.
+//
+//	unset, not in use   not in memory
+//	unset, in use       unsetKey with inUse >= 1 in Order.unset
+//	set                 throttle with inUse
+//
+//	takeUnset moves the count to the throttle when the key gets a setting,
+//	leaveUnset back when the setting is deleted.
+
+// unsetKey is a throttle key without a setting. It is in Order.unset while it is in
+// use.
+type unsetKey struct {
+	name  string
+	inUse int64 // live leases of messages that name it
+}
+
+// unsetNamed returns the unset key of a name. One that is not in use is new, and is not in the
+// table.
+func (o *Order) unsetNamed(name string) *unsetKey {
+	if u := o.unset[name]; u != nil {
+		return u
+	}
+	return &unsetKey{name: name}
+}
+
+// useUnset counts a new lease for the unset keys that its message names. endUnset undoes it.
+func (o *Order) useUnset(l *Set) {
+	if l == nil {
+		return
+	}
+	o.limits(l) // brings the set up to date
+	for i, u := range l.unset {
+		if u.inUse == 0 { // another message may have put the key into use
+			u = o.unsetNamed(u.name)
+			l.unset[i], o.unset[u.name] = u, u
+		}
+		u.inUse++
+	}
+}
+
+// endUnset ends a lease for the unset keys of its message.
+func (o *Order) endUnset(l *Set) {
+	for _, u := range l.unset {
+		if u.inUse--; u.inUse == 0 {
+			delete(o.unset, u.name)
+		}
+	}
+}
+
+// takeUnset returns the number of live leases that name a key that gets a setting, and forgets
+// the unset key.
+func (o *Order) takeUnset(name string) int64 {
+	n := o.unsetNamed(name).inUse
+	delete(o.unset, name)
+	return n
+}
+
+// leaveUnset continues to count the live leases of a key whose setting is deleted.
+func (o *Order) leaveUnset(t *throttle) {
+	if t.inUse > 0 {
+		o.unset[t.name] = &unsetKey{name: t.name, inUse: t.inUse}
+	}
+}
+
+// An adaptive throttle allows as many leases as its limit (internal/adaptive), which is in memory
+// only: a start begins with Concurrency. A lease that ends with an ack tells its throttles of a
+// success, one that ends with a nack or expires of a failure, both before it returns its slots, so
+// that End lists a throttle whose limit has grown. Other ends tell nothing: release, cancel and
+// purge, and a message that is dead by its own fault. A limit is only ever behind what commits:
+// after a failed one it may have heard of an end that did not take place.
+//
+// The failures of leases that began before a cut belong to that cut. Times tell which these are,
+// and leases and cuts have different ones also within a turn: LeaseTime goes on with each cut.
+
+// LeaseTime is when a lease begins that begins now, in Unix nanoseconds: after all cuts.
+func (o *Order) LeaseTime() int64 { return max(o.now, o.afterCut) }
+
+// adapt gives the throttle the limit of its setting: old within the new bounds, or a new one where
+// that is nil; none if the throttle is not adaptive.
+func (t *throttle) adapt(old *adaptive.Limit) {
+	switch t.adaptive = old; {
+	case t.set.AdaptiveMin == 0:
+		t.adaptive = nil
+	case old == nil:
+		t.adaptive = adaptive.New(t.set.AdaptiveMin, t.set.Concurrency)
+	default:
+		old.Set(t.set.AdaptiveMin, t.set.Concurrency)
+	}
+}
+
+// Succeeded says that the work of a lease has succeeded. It precedes End.
+func (o *Order) Succeeded(set *Set) {
+	for _, t := range o.limits(set) {
+		if t.adaptive != nil {
+			t.adaptive.Success(t.inUse)
+		}
+	}
+}
+
+// Failed says that the work of a lease that began at a time (LeaseTime) has failed. It precedes End.
+func (o *Order) Failed(set *Set, began int64) {
+	now := o.LeaseTime()
+	for _, t := range o.limits(set) {
+		if t.adaptive != nil && t.adaptive.Failure(began, now) {
+			o.afterCut = now + 1
+		}
+	}
+}

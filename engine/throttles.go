@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/storage"
+)
+
+// ThrottleOptions are the settings of a throttle. At least one of Rate and Concurrency must be
+// set; nil means not limited by it.
+type ThrottleOptions struct {
+	Rate        *float64 // tokens per second, from 1e-9 to 1e9
+	Burst       *uint64  // capacity of the bucket in tokens, from 1 to 1e9; needs Rate; nil: Rate, rounded up, at least 1
+	Concurrency *uint64  // live leases at a time, from 1 to 1e9
+	ByCost      bool     // a delivery takes the cost of its message in tokens, else one; needs Rate
+	Adaptive    bool     // the live leases that are allowed shrink while work fails; needs Concurrency
+	Min         *uint64  // the fewest that Adaptive leaves, from 1 to Concurrency; nil: 1
+}
+
+const (
+	rateMax        = 1e9
+	rateMin        = 1e-9 // one token in 31 years
+	burstMax       = 1_000_000_000
+	concurrencyMax = 1_000_000_000
+)
+
+// plain formats a number without an exponent.
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// setting checks the options and returns them as they are stored, with defaults filled in.
+// Errors wrap ErrInvalid.
+func (o *ThrottleOptions) setting() (storage.Throttle, error) {
+	var set storage.Throttle
+	if o.Rate == nil && o.Concurrency == nil {
+		return set, fmt.Errorf("%w: a throttle needs RATE or CONCURRENCY; FILA.THROTTLE DEL takes it away", ErrInvalid)
+	}
+	if r := o.Rate; r != nil {
+		if !(*r >= rateMin && *r <= rateMax) { // NaN is neither
+			return set, fmt.Errorf("%w: RATE must be from %s to %s a second", ErrInvalid, plain(rateMin), plain(rateMax))
+		}
+		set.Rate = *r
+		set.Burst = uint64(max(1, math.Ceil(*r)))
+	}
+	if b := o.Burst; b != nil {
+		if o.Rate == nil {
+			return set, fmt.Errorf("%w: BURST needs RATE", ErrInvalid)
+		}
+		if *b < 1 || *b > burstMax {
+			return set, fmt.Errorf("%w: BURST must be from 1 to %d", ErrInvalid, uint64(burstMax))
+		}
+		set.Burst = *b
+	}
+	if set.ByCost = o.ByCost; set.ByCost && o.Rate == nil {
+		return set, fmt.Errorf("%w: BY COST needs RATE", ErrInvalid)
+	}
+	if n := o.Concurrency; n != nil {
+		if *n < 1 || *n > concurrencyMax {
+			return set, fmt.Errorf("%w: CONCURRENCY must be from 1 to %d", ErrInvalid, uint64(concurrencyMax))
+		}
+		set.Concurrency = *n
+	}
+	if err := o.adapt(&set); err != nil {
+		return storage.Throttle{}, err
+	}
+	return set, nil
+}
+
+// adapt checks the options of an adaptive throttle.
+func (o *ThrottleOptions) adapt(set *storage.Throttle) error {
+	switch {
+	case o.Adaptive && o.Concurrency == nil:
+		return fmt.Errorf("%w: ADAPTIVE needs CONCURRENCY", ErrInvalid)
+	case o.Adaptive && o.Min == nil:
+		set.AdaptiveMin = 1
+	case o.Adaptive:
+		if set.AdaptiveMin = *o.Min; set.AdaptiveMin < 1 || set.AdaptiveMin > set.Concurrency {
+			return fmt.Errorf("%w: MIN must be from 1 to CONCURRENCY, %d", ErrInvalid, set.Concurrency)
+		}
+	case o.Min != nil:
+		return fmt.Errorf("%w: MIN needs ADAPTIVE", ErrInvalid)
+	}
+	return nil
+}
+
+// SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
+// takes effect immediately, for the backlog and for waiting consumers. A new bucket is full, and
+// so is one for which a token means something else, since ByCost has changed; another one
+// retains its tokens up to the new Burst, or its debt. Leases that name the key already count
+// toward Concurrency, and may exceed it until they end. A throttle that was adaptive and still is
+// keeps its limit, within the new bounds. The setting is durable when the reply leaves.
+//
+// Errors: ErrMisconf, ErrInvalid, ErrTooBig.
+func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return err
+	}
+	if err := c.checkThrottleKey(key); err != nil {
+		return err
+	}
+	set, err := o.setting()
+	if err != nil {
+		return err
+	}
+	if units := c.order.Units(key, dispatch.Limits(set)); units > 0 {
+		if err := tx.afford(units); err != nil {
+			return err
+		}
+	}
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key), set.Append(nil))
+	c.out.sync = true
+	if c.order.SetThrottle(key, dispatch.Limits(set)) {
+		c.reclassifyAll()
+	}
+	return nil
+}
+
+// DeleteThrottle deletes the setting of a throttle key, which then limits nothing, and reports
+// whether there was one. The error is ErrMisconf while the store takes no writes.
+func (tx *Tx) DeleteThrottle(key string) (bool, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return false, err
+	}
+	if !c.order.DropThrottle(key) {
+		return false, nil
+	}
+	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateThrottle, key))
+	c.out.sync = true
+	c.reclassifyAll()
+	return true, nil
+}
+
+// checkThrottleKey returns ErrInvalid for an empty key and ErrTooBig for one above
+// Limits.Throttle.
+func (c *core) checkThrottleKey(key string) error {
+	if key == "" {
+		return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
+	}
+	if len(key) > c.cfg.Limits.Throttle {
+		return fmt.Errorf("%w: throttle key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Throttle)
+	}
+	return nil
+}
+
+// ThrottleInfo describes a throttle at one moment.
+type ThrottleInfo = dispatch.ThrottleInfo
+
+// Blocker is a throttle that does not admit the next message of a key now.
+type Blocker = dispatch.Blocker
+
+// Throttle describes the throttle of a key. ok is false if the key has no setting.
+func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) { return tx.core.order.Throttle(key) }
+
+// Throttles returns a page of the throttles whose keys match, in the order of creation. It
+// looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
+// first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
+func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
+	return tx.core.order.ListThrottles(cursor, count, match)
+}
+
+// throttleSet is the throttle set of a message: its throttle keys and the budgets that pay for it, with what has
+// been looked up of them. Consecutive messages of a fairness key with the same names and charge share one.
+// Names or budgets are not empty.
+type throttleSet struct {
+	dispatch.Set
+	accounts   []*account // the budgets, in the order of their names; nil for one that does not exist
+	accountsIn uint64     // version of the accountTable for which accounts hold
+}
+
+// of returns the set for the order of delivery: nil if there is none.
+func (l *throttleSet) of() *dispatch.Set {
+	if l == nil {
+		return nil
+	}
+	return &l.Set
+}
+
+// newThrottleSet returns the set of these throttle keys and budgets, nil if there are none.
+func newThrottleSet(names, budgets []string, charge int64) *throttleSet {
+	if len(names)+len(budgets) == 0 {
+		return nil
+	}
+	return &throttleSet{Set: dispatch.Set{Names: names, Budgets: budgets, Charge: charge}}
+}
+
+// has reports whether the set, which may be nil, has these throttle keys and budgets.
+func (l *throttleSet) has(names, budgets []string) bool {
+	return l != nil && slices.Equal(l.Names, names) && slices.Equal(l.Budgets, budgets)
+}
+
+// throttleSet returns the set of these throttle keys and budgets for a message of a fairness key,
+// nil if there are none. It returns the key's present set if that is the same, or the one that the
+// key had when its last message left: a key without messages is forgotten, and when it comes back
+// its messages mostly name what they named before. A set that differs by its charge alone shares
+// what has been looked up: the class does not depend on the charge.
+func (c *core) throttleSet(k *fairKey, names, budgets []string, charge int64) *throttleSet {
+	if len(names)+len(budgets) == 0 {
+		return nil
+	}
+	if !k.throttles.has(names, budgets) {
+		k.throttles = c.recentSet(k.queue, k.hash, names, budgets, charge)
+	}
+	if l := k.throttles; l.Charge != charge {
+		same := *l
+		same.Charge = charge
+		k.throttles = &same
+	}
+	return k.throttles
+}
+
+// recentSet returns the set of these throttle keys and budgets that the fairness key with a hash has
+// had last, or a new one. Its charge may be another one.
+func (c *core) recentSet(q *queue, hash nameHash, names, budgets []string, charge int64) *throttleSet {
+	slot := &c.order.recent[(uint64(hash)+uint64(q.no))%recentSets]
+	if !(*slot).has(names, budgets) {
+		*slot = newThrottleSet(names, budgets, charge)
+	}
+	return *slot
+}
+
+// budgets returns the budgets that pay for the message, which the caller must not change, and
+// the charge to each of them.
+func (m *message) budgets() (names []string, charge int64) {
+	if m.throttles == nil {
+		return nil, 0
+	}
+	return m.throttles.Budgets, m.throttles.Charge
+}
+
+// throttleKeys returns the throttle keys of the message, which the caller must not change.
+func (m *message) throttleKeys() []string {
+	return m.throttles.keys()
+}
+
+func (l *throttleSet) keys() []string {
+	if l == nil {
+		return nil
+	}
+	return l.Names
+}
+
+// blockers returns the throttles that do not admit a message now, in the order of its throttle keys.
+func (c *core) blockers(m *message) []Blocker {
+	return c.order.Blockers(&m.key.Key, m.throttles.of(), m.cost)
+}
+
+// failed tells the adaptive throttles of a leased message that its work has failed. A message that
+// is dead for another reason than its attempts was wrong itself, which says nothing about them.
+func (c *core) failed(m *message, dead bool, reason string) {
+	if dead && reason != reasonAttempts {
+		return
+	}
+	c.order.Failed(m.throttles.of(), c.leasedAt(m))
+}
