@@ -20,8 +20,6 @@ type grants struct {
 	turn    *Queue // whose turn has come while a lease of another queue was being served; nil: none
 }
 
-func (g *grants) reset() { *g = grants{} }
-
 // opened is the class that the cursor has opened last.
 type opened struct {
 	class *class // nil: none

@@ -53,9 +53,10 @@ func (p Inside) Throttles() iter.Seq2[string, InsideThrottle] {
 	}
 }
 
-// Unset is the number of throttle keys without a setting that leases name, IdleClasses that of the
-// classes without keys that are retained.
-func (p Inside) Unset() int       { return len(p.o.unset) }
+// Unset is the number of throttle keys without a setting that leases name.
+func (p Inside) Unset() int { return len(p.o.unset) }
+
+// IdleClasses is the number of classes without keys that are retained.
 func (p Inside) IdleClasses() int { return p.o.idle }
 
 // The bounds of idle classes.
@@ -166,9 +167,11 @@ func (p Inside) UseUpTurns(q *Queue) {
 	}
 }
 
-// TakeCredit takes the credit of a key, Misprice has its next message cost 1.
+// TakeCredit takes the credit of a key.
 func (p Inside) TakeCredit(k *Key) { k.credit = min(k.credit, 0) }
-func (p Inside) Misprice(k *Key)   { k.placedCost = 1 }
+
+// Misprice has the next message of a key cost 1.
+func (p Inside) Misprice(k *Key) { k.placedCost = 1 }
 
 // Unname has the set of a waiting key name no throttles.
 func (p Inside) Unname(k *Key) {
@@ -177,8 +180,10 @@ func (p Inside) Unname(k *Key) {
 	}
 }
 
-// Set replaces the limits of a throttle, SetAdaptive what it allows now, and AddTokens changes its bucket.
-func (p Inside) Set(key string, l Limits)                        { p.o.throttles[key].set = l }
+// Set replaces the limits of a throttle, and nothing else.
+func (p Inside) Set(key string, l Limits) { p.o.throttles[key].set = l }
+
+// SetAdaptive replaces what an adaptive throttle allows now.
 func (p Inside) SetAdaptive(x InsideThrottle, l *adaptive.Limit) { x.t.adaptive = l }
 
 // SetTokens changes the bucket of a throttle.

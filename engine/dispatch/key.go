@@ -21,6 +21,7 @@ const CostMin = 1
 //	ready    that of its next message             kept
 type State uint8
 
+// The states of a key.
 const (
 	Empty   State = iota // no message, neither in memory nor anywhere else
 	Stopped              // paused, or not to be asked for another reason

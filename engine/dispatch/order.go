@@ -113,16 +113,14 @@ func (o *Order) Expire() {
 	}
 }
 
-// Pending reports whether room or credits may be left to give away, and Offered whether a queue is
-// left to be looked at.
+// Pending reports whether room or credits may be left to give away.
 func (o *Order) Pending() bool { return o.grants.pending() }
+
+// Offered reports whether a queue is left to be looked at.
 func (o *Order) Offered() bool { return len(o.offers) > 0 }
 
 // Forget drops the queues that are left to be looked at: the step has room left, so none could deliver.
 func (o *Order) Forget() { o.offers = nil }
-
-// Version changes whenever keys may belong to other classes than before, see Queue.Refresh.
-func (o *Order) Version() uint64 { return o.version }
 
 // Ready returns the queue that is served next; nil: none may be able to deliver, or the step has
 // no budget left. Room of throttles and credits go first, before another queue could take them.
@@ -224,6 +222,3 @@ func (o *Order) DropThrottle(key string) bool {
 	o.list(t)
 	return true
 }
-
-// Throttles is the number of throttle keys with a setting.
-func (o *Order) Throttles() int { return len(o.throttles) }

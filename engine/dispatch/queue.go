@@ -92,10 +92,11 @@ func (q *Queue) HasOpen() bool { return q.scheduler.hasOpen() }
 // not, the queue delivers nothing until the read of that key is done.
 func (q *Queue) Loaded() bool { return q.scheduler.loaded() }
 
-// Rounds is the number of rounds since the last Replace, Keys that of the keys that take part in
-// them or wait for throttles.
+// Rounds is the number of rounds since the last Replace.
 func (q *Queue) Rounds() int64 { return q.scheduler.round }
-func (q *Queue) Keys() int     { return q.scheduler.keys }
+
+// Keys is the number of keys that take part in the rounds or wait for throttles.
+func (q *Queue) Keys() int { return q.scheduler.keys }
 
 // Tally returns what throttles have done to the keys of the queue until now.
 func (q *Queue) Tally() Tally {
@@ -130,8 +131,10 @@ func (d *Detached) Reclaim(most int) (n int) {
 	return n
 }
 
-// Empty reports whether everything has been released. Rounds is the number of rounds before the purge.
-func (d *Detached) Empty() bool   { return len(d.scheduler.classes) == 0 }
+// Empty reports whether everything has been released.
+func (d *Detached) Empty() bool { return len(d.scheduler.classes) == 0 }
+
+// Rounds is the number of rounds before the purge.
 func (d *Detached) Rounds() int64 { return d.scheduler.round }
 
 // scheduler is the order of delivery of one queue. A purge replaces the scheduler as a whole:
@@ -200,7 +203,7 @@ func (s *scheduler) all() iter.Seq[*class] {
 // the weight and of a pause, and must not be called for a key of a detached queue. It takes O(1) if
 // the key keeps its place, else O(log keys).
 func (q *Queue) Set(k *Key, h Head) {
-	o := q.order
+	o, was := q.order, k.state
 	k.state = h.State
 	if k.hasSet || h.Set != nil {
 		k.hasSet, k.set = h.Set != nil, h.Set
@@ -240,6 +243,9 @@ func (q *Queue) Set(k *Key, h Head) {
 		}
 		o.joinClass(k, cl, &h)
 		return
+	}
+	if was == Loading && h.State == Ready {
+		defer o.offerLoaded(q) // the queue may have waited for this key
 	}
 	if h.Cost == k.placedCost && h.Weight == k.placedWeight && !k.visited {
 		return
