@@ -111,8 +111,8 @@ site: ## make a site of the documents in site, to be opened from disk or put on 
 	CGO_ENABLED=0 $(GO) test ./internal/tidy -count=1 -run '^TestTheListForLanguageModelsHas' -args -llms
 	cd tools/site && CGO_ENABLED=0 go run . ../.. ../../site
 
-# The bundler is a Go library: Node.js is needed neither for this nor for the broker.
-ui: ## make internal/admin/ui/dist, the dashboard, from its sources; commit what it makes
+# What the dashboard contains comes from npm, its bundler is a Go library; the broker is built without either.
+ui: setup-dashboard ## make internal/admin/ui/dist, the dashboard, from its sources; commit what it makes
 	cd internal/admin/ui/build && CGO_ENABLED=0 go run .
 
 clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/reference/clients.md
@@ -126,7 +126,7 @@ setup-tests: ## install what all tests need beside that: Redis, and the language
 
 TSC := integration/dashboard/node_modules/.bin/tsc
 
-setup-dashboard: ## install what test-dashboard and the check of the dashboard's types need, if it is missing: Chromium, axe, tsc
+setup-dashboard: ## install what the dashboard is built and tested with, if it is missing: Preact, uPlot, Chromium, axe, tsc
 	@bash .ci/setup-dashboard
 
 setup-release: ## install what release and test-packages need, if it is missing (Debian 12)

@@ -4,7 +4,8 @@
 //
 //	sbom VERSION BINARY PACKAGES NPM > fila.cdx.json
 //
-// PACKAGES has a line for each package: name, version, source package; NPM name, version, licence. The time is
+// PACKAGES has a line for each package: name, version, source package; NPM has one
+// for each that begins with "npm:": name, version, licence. The time is
 // SOURCE_DATE_EPOCH, so the same input gives the same bytes.
 package main
 
@@ -118,11 +119,18 @@ func npmPackages(path string) ([]cdx.Component, error) {
 	}
 	var all []cdx.Component
 	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
+		rest, ok := strings.CutPrefix(line, "npm: ")
+		if !ok {
+			continue
+		}
+		fields := strings.Fields(rest)
 		if len(fields) != 3 {
-			return nil, fmt.Errorf("%s: a line has a name, a version and a licence, not %q", path, line)
+			return nil, fmt.Errorf("%s: behind npm: are a name, a version and a licence, not %q", path, rest)
 		}
 		all = append(all, library(fields[0], fields[1], "pkg:npm/"+fields[0]+"@"+fields[1], fields[2]))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: there are no packages in it", path)
 	}
 	return all, nil
 }

@@ -1,10 +1,11 @@
-// Program build makes the files of the dashboard, internal/admin/ui/dist, from their sources.
+// Program build makes the files of the dashboard, internal/admin/ui/dist, from their sources and from
+// the npm packages that package.json pins, whose licences it writes to NOTICE.txt.
 //
-//	go run .              write dist
+//	npm ci; go run .              write dist and NOTICE.txt
 //
 // It is a module of its own, so that the broker does not depend on the bundler. What it makes is
-// committed, and is a function of the sources, of the version of the bundler in go.mod and of that
-// of Go: TestTheFilesAreWhatTheSourcesGive builds again and compares.
+// committed, and is a function of the sources, of package-lock.json, of the version of the bundler in
+// go.mod and of that of Go: TestTheFilesAreWhatTheSourcesGive builds again and compares.
 package main
 
 import (
@@ -12,12 +13,14 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/base32"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
@@ -34,6 +37,13 @@ func main() {
 func write(dir string) error {
 	files, err := build(dir)
 	if err != nil {
+		return err
+	}
+	notice, err := notices(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "NOTICE.txt"), notice, 0o644); err != nil { //nolint:gosec // this is published
 		return err
 	}
 	dist := filepath.Join(dir, "dist")
@@ -92,7 +102,7 @@ func build(dir string) (map[string][]byte, error) {
 
 // bundled returns the script and the style sheet.
 func bundled(src string) (map[string][]byte, error) {
-	lib := filepath.Join(filepath.Dir(src), "lib")
+	modules := filepath.Join(filepath.Dir(src), "node_modules")
 	result := api.Build(api.BuildOptions{
 		EntryPoints:   []string{filepath.Join(src, "main.tsx"), filepath.Join(src, "style.css")},
 		AbsWorkingDir: filepath.Dir(src),
@@ -110,10 +120,10 @@ func bundled(src string) (map[string][]byte, error) {
 		JSX:               api.JSXAutomatic,
 		JSXImportSource:   "preact",
 		Alias: map[string]string{
-			"preact":             filepath.Join(lib, "preact", "src", "index.js"),
-			"preact/hooks":       filepath.Join(lib, "preact", "hooks", "src", "index.js"),
-			"preact/jsx-runtime": filepath.Join(lib, "preact", "jsx-runtime", "src", "index.js"),
-			"uplot":              filepath.Join(lib, "uplot", "uPlot.esm.js"),
+			// From its sources Preact becomes smaller than from what it has bundled itself.
+			"preact":             filepath.Join(modules, "preact", "src", "index.js"),
+			"preact/hooks":       filepath.Join(modules, "preact", "hooks", "src", "index.js"),
+			"preact/jsx-runtime": filepath.Join(modules, "preact", "jsx-runtime", "src", "index.js"),
 		},
 		TsconfigRaw: `{"compilerOptions": {"useDefineForClassFields": true}}`,
 		LogLevel:    api.LogLevelSilent,
@@ -130,7 +140,51 @@ func bundled(src string) (map[string][]byte, error) {
 }
 
 // notice is at the head of what is delivered to browsers.
-const notice = "/*! Fila's dashboard, AGPL-3.0; with Preact (MIT, (c) Jason Miller) and uPlot (MIT, (c) Leon Sorokin). */"
+const notice = "/*! Made by make ui, do not edit. Fila's dashboard, AGPL-3.0; with Preact (MIT, (c) Jason Miller) and uPlot (MIT, (c) Leon Sorokin). */"
+
+// library is an npm package that the dashboard contains.
+type library struct{ Name, Version, License string }
+
+// libraries returns the packages of package-lock.json, by name. All of them are part of the dashboard:
+// what is needed for building alone is not there.
+func libraries(dir string) ([]library, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "package-lock.json")) //nolint:gosec // a source of this directory
+	if err != nil {
+		return nil, err
+	}
+	var lock struct{ Packages map[string]library }
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return nil, fmt.Errorf("package-lock.json: %w", err)
+	}
+	var all []library
+	for _, at := range slices.Sorted(maps.Keys(lock.Packages)) {
+		if name, ok := strings.CutPrefix(at, "node_modules/"); ok {
+			l := lock.Packages[at]
+			l.Name = name
+			all = append(all, l)
+		}
+	}
+	return all, nil
+}
+
+// notices returns the licences of the libraries. A line "name version licence" begins each of them:
+// releases name what they contain from these.
+func notices(dir string) ([]byte, error) {
+	all, err := libraries(dir)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.WriteString("The dashboard contains these npm packages. Made by make ui, do not edit.\n")
+	for _, l := range all {
+		text, err := os.ReadFile(filepath.Join(dir, "node_modules", l.Name, "LICENSE")) //nolint:gosec // its name is from the lock
+		if err != nil {
+			return nil, fmt.Errorf("%w; npm ci in internal/admin/ui fetches it", err)
+		}
+		fmt.Fprintf(&b, "\nnpm: %s %s %s\n\n%s\n", l.Name, l.Version, l.License, bytes.TrimSpace(text))
+	}
+	return b.Bytes(), nil
+}
 
 // hashedName puts the digest of a file into its name, before its extension.
 func hashedName(name string, text []byte) string {
