@@ -74,10 +74,10 @@ prove: setup-tests setup-dashboard ## test everything at length, an hour and mor
 	$(TIERS) prove $(PHASES)
 
 # One run for all modules: a workspace names them.
-MODULES := ./... ./integration/peers/... ./integration/dashboard/... ./internal/admin/ui/build/... $(ADAPTERS:%=./%/...)
+MODULES := ./... ./integration/peers/... ./integration/dashboard/... ./internal/ops/admin/ui/build/... $(ADAPTERS:%=./%/...)
 lint: $(LINT) ## check format and lint of all modules, and the types of the dashboard
 	GOWORK=$(CURDIR)/tools/lint.work $(LINT) run $(MODULES)
-	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi
+	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/ops/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi
 
 fmt: $(LINT) ## format
 	$(LINT) fmt
@@ -97,11 +97,11 @@ docs: ## write again the documents that are made from code
 	mv docs/reference/configuration.md.new docs/reference/configuration.md
 	CGO_ENABLED=0 $(GO) run . commands --format markdown > redis-compat.md.new
 	mv redis-compat.md.new redis-compat.md
-	CGO_ENABLED=0 $(GO) test ./internal/tracing -run '^TestTheDocumentHas' -count=1 -args -update
+	CGO_ENABLED=0 $(GO) test ./internal/ops/tracing -run '^TestTheDocumentHas' -count=1 -args -update
 	CGO_ENABLED=0 $(GO) run . help --markdown > docs/reference/cli.md.new
 	mv docs/reference/cli.md.new docs/reference/cli.md
 	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^(TestTheTableOfCosts|TestThePagesOf)' -args -rewrite
-	CGO_ENABLED=0 $(GO) test ./internal/metrics -count=1 -run '^TestTheDocumentIs' -args -update
+	CGO_ENABLED=0 $(GO) test ./internal/ops/metrics -count=1 -run '^TestTheDocumentIs' -args -update
 	CGO_ENABLED=0 $(GO) test ./internal/tidy -count=1 -run '^TestTheListForLanguageModelsHas' -args -llms
 
 docs-pictures: build ## write again the picture of fair shares, from a run
@@ -112,8 +112,8 @@ site: ## make a site of the documents in site, to be opened from disk or put on 
 	cd tools/site && CGO_ENABLED=0 go run . ../.. ../../site
 
 # What the dashboard contains comes from npm, its bundler is a Go library; the broker is built without either.
-ui: setup-dashboard ## make internal/admin/ui/dist, the dashboard, from its sources; commit what it makes
-	cd internal/admin/ui/build && CGO_ENABLED=0 go run .
+ui: setup-dashboard ## make internal/ops/admin/ui/dist, the dashboard, from its sources; commit what it makes
+	cd internal/ops/admin/ui/build && CGO_ENABLED=0 go run .
 
 clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/reference/clients.md
 	CGO_ENABLED=1 $(GO) test ./integration/clients -count=1 -v -run '^TestClients$$' -args -update | grep -v '^=== '
@@ -215,7 +215,7 @@ test-dashboard: setup-dashboard build site ## drive the dashboard in Chromium: m
 	cd integration/dashboard && TEST_BROKER=$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) . $(ARGS)
 
 test-metrics: setup-tests ## try the metrics with promtool and a real Prometheus: every alert, every expression of rules and dashboard
-	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/metrics
+	CGO_ENABLED=1 $(GO) test -count=1 -v ./integration/metrics ./internal/ops/metrics
 
 test-packages: setup-release ## make a release twice, then boot, run, kill and upgrade what is in it, as root
 	bash deploy/test/all.sh

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/tracing"
+	"github.com/faisca/fila/internal/ops/tracing"
 	"github.com/faisca/fila/resp"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/relay"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"

@@ -2,7 +2,7 @@
 // the commands of a connection.
 //
 // A command is described once, by its Spec. Package internal/command derives arity, syntax, rights,
-// COMMAND, HELP and redis-compat.md from it, package internal/compat the table of costs in
+// COMMAND, HELP and redis-compat.md from it, package internal/broker/compat the table of costs in
 // docs/explanation/guarantees.md. In this package:
 //
 //   - table.go lists the commands, by the file that holds them.
@@ -13,7 +13,7 @@
 //     errors of the engine into codes.
 //
 // Subscriptions, statistics of calls, the slow log and patterns are in internal/events,
-// internal/telemetry and internal/glob.
+// internal/ops/telemetry and internal/glob.
 //
 // The path of a command:
 //

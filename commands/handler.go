@@ -12,14 +12,14 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/events"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/metrics"
-	"github.com/faisca/fila/internal/relay"
-	"github.com/faisca/fila/internal/telemetry"
-	"github.com/faisca/fila/internal/tracing"
+	"github.com/faisca/fila/internal/ops/metrics"
+	"github.com/faisca/fila/internal/ops/telemetry"
+	"github.com/faisca/fila/internal/ops/tracing"
 	"github.com/faisca/fila/resp"
 )
 

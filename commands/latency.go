@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/telemetry"
+	"github.com/faisca/fila/internal/ops/telemetry"
 	"github.com/faisca/fila/resp"
 )
 

@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/cluster/topology"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/events"
-	"github.com/faisca/fila/internal/topology"
 	"github.com/faisca/fila/resp"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/relay"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/resp"
 )
 

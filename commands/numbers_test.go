@@ -17,7 +17,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/telemetry"
+	"github.com/faisca/fila/internal/ops/telemetry"
 	"github.com/faisca/fila/scripting"
 )
 

@@ -6,17 +6,17 @@ import (
 	"os"
 	"testing"
 
-	"github.com/faisca/fila/internal/compat"
+	"github.com/faisca/fila/internal/broker/compat"
 )
 
 // The pages of commands by task and of errors follow from the tables. `make docs` writes them.
 func TestThePagesOfCommandsAndErrorsAreFresh(t *testing.T) {
 	if wrong := compat.Unsorted(Describe()); len(wrong) > 0 {
-		t.Errorf("internal/compat/tasks.go has to name each command once, not so: %q", wrong)
+		t.Errorf("internal/broker/compat/tasks.go has to name each command once, not so: %q", wrong)
 	}
 	for _, e := range compat.ErrorCodes() {
 		if e.When == "" || e.Do == "" {
-			t.Errorf("internal/compat/codes.go: say when %s comes, and what to do", e.Code)
+			t.Errorf("internal/broker/compat/codes.go: say when %s comes, and what to do", e.Code)
 		}
 	}
 	for file, want := range map[string]string{

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
 )
 

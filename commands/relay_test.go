@@ -17,9 +17,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
 )
 

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/tracing"
+	"github.com/faisca/fila/internal/ops/tracing"
 	"github.com/faisca/fila/resp"
 )
 

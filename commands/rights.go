@@ -11,9 +11,9 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/events"
-	"github.com/faisca/fila/internal/relay"
 	"github.com/faisca/fila/resp"
 )
 

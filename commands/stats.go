@@ -8,7 +8,7 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/metrics"
+	"github.com/faisca/fila/internal/ops/metrics"
 	"github.com/faisca/fila/resp"
 )
 

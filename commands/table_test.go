@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/broker/compat"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/compat"
-	"github.com/faisca/fila/internal/telemetry"
+	"github.com/faisca/fila/internal/ops/telemetry"
 )
 
 func everyCommand() []*entry { return command.New(table()).All }
@@ -460,7 +460,7 @@ func TestEveryErrorCodeIsExplained(t *testing.T) {
 	}
 	use := func(code string) {
 		if _, ok := explained[code]; !ok {
-			t.Errorf("%s is answered and not explained in internal/compat/codes.go", code)
+			t.Errorf("%s is answered and not explained in internal/broker/compat/codes.go", code)
 		}
 		explained[code] = true
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/otlptest"
-	"github.com/faisca/fila/internal/tracing"
+	"github.com/faisca/fila/internal/ops/otlptest"
+	"github.com/faisca/fila/internal/ops/tracing"
 )
 
 // tracedServer is a server whose spans go to a collector.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/faisca/fila/engine/internal/directory"
+	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/credit"
-	"github.com/faisca/fila/internal/directory"
-	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/internal/ledger"
-	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/internal/schedule"
 	"github.com/faisca/fila/storage"
 )

@@ -7,8 +7,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/faisca/fila/engine/internal/decay"
 	"github.com/faisca/fila/internal/credit"
-	"github.com/faisca/fila/internal/decay"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"

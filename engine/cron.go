@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/schedule"
 	"github.com/faisca/fila/storage"
 )

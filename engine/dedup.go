@@ -10,9 +10,9 @@ import (
 
 	"github.com/zeebo/blake3"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/storage"
 )
 

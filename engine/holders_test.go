@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 

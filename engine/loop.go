@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/mailbox"
 	"github.com/faisca/fila/internal/histogram"
-	"github.com/faisca/fila/internal/mailbox"
 	"github.com/faisca/fila/internal/tuning"
 	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"

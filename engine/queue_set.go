@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )

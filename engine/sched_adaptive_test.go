@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/engine/internal/adaptive"
 )
 
 // Adaptive throttles in the records of a schedSim: the limit follows from the acks, nacks and

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/internal/decay"
+	"github.com/faisca/fila/engine/internal/decay"
+	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/internal/signals"
 	"github.com/faisca/fila/storage"
 )
 

@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/faisca/fila/engine/dispatch"
-	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/engine/internal/adaptive"
 )
 
 // limitOracle judges the limits of adaptive throttles in the simulation: what an answer of a

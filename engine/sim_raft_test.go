@@ -10,7 +10,7 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 	"github.com/faisca/fila/storage"
 )
 

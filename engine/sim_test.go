@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/internal/recent"
 	"github.com/faisca/fila/storage"
 
 	"github.com/faisca/fila/internal/hook"

@@ -5,10 +5,10 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/faisca/fila/internal/directory"
+	"github.com/faisca/fila/engine/internal/directory"
+	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/ledger"
-	"github.com/faisca/fila/internal/signals"
 )
 
 // Snapshot is the state of the engine that connections read without a task: the hooks of the

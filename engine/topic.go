@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/glob"
-	"github.com/faisca/fila/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 )
 
 // waitSet holds the parked tasks. A call that cannot continue parks its task with the kind of

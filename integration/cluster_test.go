@@ -20,8 +20,8 @@ import (
 
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/kit"
-	"github.com/faisca/fila/internal/smalldisk"
 	"github.com/faisca/fila/internal/testkit"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 )
 
 // nodes are the nodes of a cluster, by id.

@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/kit"
-	"github.com/faisca/fila/internal/smalldisk"
 	"github.com/faisca/fila/internal/testkit"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 )
 
 // TestAStartOnAFullDiskCanBeEmptied fills the disk, kills the broker, and repeatedly starts it

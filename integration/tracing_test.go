@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/faisca/fila/integration/kit"
-	"github.com/faisca/fila/internal/otlptest"
+	"github.com/faisca/fila/internal/ops/otlptest"
 	"github.com/faisca/fila/internal/testkit"
 )
 

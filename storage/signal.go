@@ -9,7 +9,7 @@ import (
 // SignalWindows is how many windows a Signal has room for.
 const SignalWindows = 4
 
-// Signal is the faded sums of a pair of subject and name, as internal/decay defines them. Its
+// Signal is the faded sums of a pair of subject and name, as engine/internal/decay defines them. Its
 // key is AppendSignalKey.
 type Signal struct {
 	At      int64   // of the newest value

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/faisca/fila/internal/admin"
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/ops/admin"
 )
 
 // webAddr is where fila web listens unless it is told otherwise.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/admin"
+	"github.com/faisca/fila/internal/ops/admin"
 )
 
 func TestTheDashboardListensOnThisMachineAlone(t *testing.T) {

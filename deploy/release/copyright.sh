@@ -23,4 +23,4 @@ License: various
 END
 awk '{print " " $1 " " $2}' "$build/packages.txt"
 go version -m "$build/fila" | awk '$1 == "dep" {print " " $2 " " $3}'
-awk '/^npm: / {print " npm:" $2 " " $3 " (" $4 ")"}' internal/admin/ui/NOTICE.txt
+awk '/^npm: / {print " npm:" $2 " " $3 " (" $4 ")"}' internal/ops/admin/ui/NOTICE.txt

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/faisca/fila/internal/firstfit"
+	"github.com/faisca/fila/engine/internal/firstfit"
 )
 
 // A key whose next message is not covered by one of its budgets leaves the ring: it is in its

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"iter"
 
-	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/engine/internal/adaptive"
 )
 
 // Inside shows tests of the engine what an order knows, and lets them break its rules, to see whether the

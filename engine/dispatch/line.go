@@ -1,6 +1,6 @@
 package dispatch
 
-import "github.com/faisca/fila/internal/intrusive"
+import "github.com/faisca/fila/engine/internal/intrusive"
 
 // This file decides which class delivers next when a throttle has room.
 //

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"math"
 
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 )
 
 // Host is what the order of delivery asks of the engine. It is asked where a key or a class moves, never for a

@@ -3,7 +3,7 @@ package dispatch
 import (
 	"math"
 
-	"github.com/faisca/fila/internal/adaptive"
+	"github.com/faisca/fila/engine/internal/adaptive"
 )
 
 // addThrottle creates a throttle with a full bucket. The new version of the table makes all
@@ -173,7 +173,7 @@ func (o *Order) leaveUnset(t *throttle) {
 	}
 }
 
-// An adaptive throttle allows as many leases as its limit (internal/adaptive), which is in memory
+// An adaptive throttle allows as many leases as its limit (engine/internal/adaptive), which is in memory
 // only: a start begins with Concurrency. A lease that ends with an ack tells its throttles of a
 // success, one that ends with a nack or expires of a failure, both before it returns its slots, so
 // that End lists a throttle whose limit has grown. Other ends tell nothing: release, cancel and

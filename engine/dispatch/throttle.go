@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/faisca/fila/internal/adaptive"
-	"github.com/faisca/fila/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/adaptive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 )
 
 // Limits are what a throttle allows. The engine checks them: without a rate there is no Burst.

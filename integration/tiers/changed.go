@@ -17,7 +17,7 @@ const baseVariable = "BASE"
 func dependencies(part string) []string {
 	return map[string][]string{
 		"adapters":  {"adapters/", "commands/", "resp/"},
-		"dashboard": {"integration/dashboard/", "internal/admin/", "commands/"},
+		"dashboard": {"integration/dashboard/", "internal/ops/admin/", "commands/"},
 		"packages":  {"deploy/", ".ci/setup-release"},
 	}[part]
 }

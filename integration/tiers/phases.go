@@ -25,9 +25,9 @@ const hangs = "1h"
 // without.
 func racing() []string {
 	return []string{
-		"resp", "commands", "engine", "storage", "cli/remote", "cli/top", "cli/worker", "internal/admin",
-		"internal/broker", "internal/cluster", "internal/events", "internal/mailbox", "internal/relay", "internal/signals",
-		"internal/telemetry",
+		"resp", "commands", "engine", "storage", "cli/remote", "cli/top", "cli/worker", "internal/ops/admin",
+		"internal/broker", "internal/cluster", "internal/events", "engine/internal/mailbox", "internal/cluster/relay", "engine/internal/signals",
+		"internal/ops/telemetry",
 	}
 }
 
@@ -157,7 +157,7 @@ func (p *project) quick() []phase {
 
 // The packages with build tags of their own.
 func (p *project) notrace() phase {
-	return p.goTest("notrace", pure, "-short", "-tags", "notrace", "./internal/tracing")
+	return p.goTest("notrace", pure, "-short", "-tags", "notrace", "./internal/ops/tracing")
 }
 
 func (p *project) fault() phase {
@@ -188,7 +188,7 @@ func (p *project) test(changed []string) ([]phase, error) {
 // modules are the modules of their own whose tests need no more than Go.
 func (p *project) modules() []phase {
 	return []phase{
-		p.driven(p.inModule("peers", "integration/peers")), p.inModule("ui", "internal/admin/ui/build"), p.inModule("pages", "tools/site"),
+		p.driven(p.inModule("peers", "integration/peers")), p.inModule("ui", "internal/ops/admin/ui/build"), p.inModule("pages", "tools/site"),
 	}
 }
 
@@ -277,7 +277,7 @@ func (p *project) prove() []phase {
 		p.make("build", "build"),
 		p.driven(p.goTest("broker", cgo, blackBox)),
 		p.driven(p.goTest("processes", cgo, paths(driving())...)),
-		p.race("-short", "./cli", "./internal/replica", "./"+store),
+		p.race("-short", "./cli", "./internal/cluster/replica", "./"+store),
 		p.goTest("packages", cgo, p.others(driving())...),
 		p.fault(), p.notrace(),
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/faisca/fila/integration/history"
 	"github.com/faisca/fila/integration/powerloss"
-	"github.com/faisca/fila/internal/smalldisk"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 )
 
 // diskFault makes the disk refuse writes for a while.

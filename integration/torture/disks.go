@@ -10,7 +10,7 @@ import (
 
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/history"
-	"github.com/faisca/fila/internal/smalldisk"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 )
 
 const (

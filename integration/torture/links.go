@@ -7,7 +7,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 )
 
-// silenceTime is longer than a link without a sign of life is kept (internal/relay, linkSilence).
+// silenceTime is longer than a link without a sign of life is kept (internal/cluster/relay, linkSilence).
 const silenceTime = 16 * time.Second
 
 // ways are the cuts of what a node sends and of what it gets.

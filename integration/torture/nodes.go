@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/history"
 	"github.com/faisca/fila/internal/proc"
-	"github.com/faisca/fila/internal/smalldisk"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 )
 
 // The promises of a cluster that no client can judge by its replies.

@@ -60,7 +60,7 @@ func TestTortureFindsDefectsOfNodes(t *testing.T) {
 		"spinning": {
 			[]edit{
 				{"resp/conn_read.go", "errors.Is(err, os.ErrDeadlineExceeded) && c.deadlinePassed()", "errors.Is(err, os.ErrDeadlineExceeded)"},
-				{"internal/relay/mux.go", "ok && timeout.Timeout()", "ok && timeout == nil"},
+				{"internal/cluster/relay/mux.go", "ok && timeout.Timeout()", "ok && timeout == nil"},
 			},
 			bySilence, []string{string(ruleIdle), string(ruleServes)},
 		},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/admin"
+	"github.com/faisca/fila/internal/ops/admin"
 )
 
 // The phases of a broker, in their order.

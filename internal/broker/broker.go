@@ -12,7 +12,7 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
-	"github.com/faisca/fila/internal/compat"
+	"github.com/faisca/fila/internal/broker/compat"
 	"github.com/faisca/fila/storage/rocks"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/cli"
-	"github.com/faisca/fila/internal/admin"
+	"github.com/faisca/fila/internal/ops/admin"
 )
 
 // File descriptors are divided at the start. If clients could take the last one, the store

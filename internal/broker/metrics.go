@@ -8,7 +8,7 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/metrics"
+	"github.com/faisca/fila/internal/ops/metrics"
 	"github.com/faisca/fila/storage/rocks"
 )
 

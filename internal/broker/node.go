@@ -12,10 +12,10 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/backup"
+	"github.com/faisca/fila/internal/broker/backup"
 	"github.com/faisca/fila/internal/certs"
 	"github.com/faisca/fila/internal/cluster"
-	"github.com/faisca/fila/internal/relay"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/storage"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/backup"
-	"github.com/faisca/fila/internal/replica"
-	"github.com/faisca/fila/internal/verify"
+	"github.com/faisca/fila/internal/broker/backup"
+	"github.com/faisca/fila/internal/broker/verify"
+	"github.com/faisca/fila/internal/cluster/replica"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )

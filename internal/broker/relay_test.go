@@ -16,7 +16,7 @@ import (
 
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/relay"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/internal/cluster"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/metrics"
+	"github.com/faisca/fila/internal/ops/metrics"
 	"github.com/faisca/fila/storage/rocks"
 )
 

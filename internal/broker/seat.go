@@ -7,9 +7,9 @@ import (
 
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/relay"
 )
 
 // seat is the engine of a node as its commands see it. A node has an engine only while it leads, so

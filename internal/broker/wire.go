@@ -12,7 +12,7 @@ import (
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/certs"
-	"github.com/faisca/fila/internal/tracing"
+	"github.com/faisca/fila/internal/ops/tracing"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )

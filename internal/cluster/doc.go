@@ -1,6 +1,6 @@
 // Package cluster makes a broker a node of a cluster: it keeps the replicated log with
 // hashicorp/raft, finds out who leads, and brings nodes in. What the entries of the log mean is
-// internal/replica's.
+// internal/cluster/replica's.
 //
 //	           ┌──────────── Node ─────────────┐
 //	engine ──► │ replica.Store ─► Raft ─► fsm ─┼─► replica.Machine ─► local store

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )

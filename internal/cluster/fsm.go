@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 	"github.com/faisca/fila/storage"
 )
 

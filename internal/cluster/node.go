@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 	"github.com/rs/zerolog"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 )
 
 // Config configures a node.

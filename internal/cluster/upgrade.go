@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/faisca/fila/internal/replica"
+	"github.com/faisca/fila/internal/cluster/replica"
 )
 
 // A leader writes a format of entries or stores when every member has said that it reads it (see

@@ -21,52 +21,52 @@ func layers() map[string]layer {
 		"resp":              {may: []string{"internal/tuning", "internal/yield"}},
 		"storage":           {may: []string{"internal/queueset"}, tests: []string{"storage/storetest"}},
 		"storage/storetest": {may: []string{"storage"}},
-		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/smalldisk", "storage/storetest"}},
+		"storage/rocks":     {may: []string{"internal/tuning", "storage", "storage/rocks/files"}, tests: []string{"internal/testkit/smalldisk", "storage/storetest"}},
 		// Reads the files of RocksDB without RocksDB.
 		"storage/rocks/files": {},
-		"engine":              {may: []string{"engine/dispatch", "internal/credit", "internal/decay", "internal/directory", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "internal/intrusive", "internal/ledger", "internal/mailbox", "internal/queueset", "internal/recent", "internal/schedule", "internal/signals", "internal/timeline", "internal/tuning", "internal/yield", "storage"}, tests: []string{"internal/adaptive", "internal/replica"}},
+		"engine":              {may: []string{"engine/dispatch", "internal/credit", "engine/internal/decay", "engine/internal/directory", "internal/errtext", "internal/glob", "internal/histogram", "internal/hook", "engine/internal/intrusive", "internal/ledger", "engine/internal/mailbox", "internal/queueset", "engine/internal/recent", "internal/schedule", "engine/internal/signals", "internal/timeline", "internal/tuning", "internal/yield", "storage"}, tests: []string{"engine/internal/adaptive", "internal/cluster/replica"}},
 		// What is delivered next: it knows no messages, records or clients.
-		"engine/dispatch":    {may: []string{"internal/adaptive", "internal/firstfit", "internal/intrusive"}},
-		"internal/intrusive": {},
-		"scripting":          {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
+		"engine/dispatch":           {may: []string{"engine/internal/adaptive", "engine/internal/firstfit", "engine/internal/intrusive"}},
+		"engine/internal/intrusive": {},
+		"scripting":                 {may: []string{"internal/credit", "internal/hook", "internal/tuning", "internal/yield", "storage"}},
 		"commands": {
-			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/errtext", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/metrics", "internal/queueset", "internal/relay", "internal/schedule", "internal/telemetry", "internal/timeline", "internal/topology", "internal/tracing", "resp"},
-			tests: []string{"internal/compat", "internal/otlptest", "scripting", "storage"},
+			may:   []string{"engine", "internal/acl", "internal/command", "internal/credit", "internal/errtext", "internal/events", "internal/glob", "internal/hook", "internal/ledger", "internal/ops/metrics", "internal/queueset", "internal/cluster/relay", "internal/schedule", "internal/ops/telemetry", "internal/timeline", "internal/cluster/topology", "internal/ops/tracing", "resp"},
+			tests: []string{"internal/broker/compat", "internal/ops/otlptest", "scripting", "storage"},
 		},
 		// The command table: it does not know what a command does.
 		"internal/command": {may: []string{"internal/acl", "resp"}},
 		// Needed only by the reference of commands.
-		"internal/compat": {may: []string{"internal/command"}},
+		"internal/broker/compat": {may: []string{"internal/command"}},
 		// Services that commands use: they know neither sessions nor the table.
 		"internal/events":  {may: []string{"engine", "internal/glob", "resp"}},
 		"internal/errtext": {},
 		// Links between nodes: it knows bytes and frames.
-		"internal/relay":     {},
-		"internal/nametext":  {},
-		"internal/glob":      {},
-		"internal/tracing":   {may: []string{"engine", "internal/nametext"}, tests: []string{"internal/otlptest", "storage"}},
-		"internal/otlptest":  {},
-		"internal/topology":  {may: []string{"resp"}},
-		"internal/telemetry": {may: []string{"engine", "internal/histogram"}},
+		"internal/cluster/relay":    {},
+		"internal/ops/nametext":     {},
+		"internal/glob":             {},
+		"internal/ops/tracing":      {may: []string{"engine", "internal/ops/nametext"}, tests: []string{"internal/ops/otlptest", "storage"}},
+		"internal/ops/otlptest":     {},
+		"internal/cluster/topology": {may: []string{"resp"}},
+		"internal/ops/telemetry":    {may: []string{"engine", "internal/histogram"}},
 		// The contract between engine and scripts, and the meaning of cron expressions: values and
-		"internal/metrics": {may: []string{"engine", "internal/histogram", "internal/hook", "internal/nametext", "internal/yield"}, tests: []string{"storage"}},
+		"internal/ops/metrics": {may: []string{"engine", "internal/histogram", "internal/hook", "internal/ops/nametext", "internal/yield"}, tests: []string{"storage"}},
 		// interfaces without state.
 		"internal/hook":     {may: []string{"internal/histogram", "storage"}},
 		"internal/schedule": {},
 		// Ids that a look-up in the store may have missed.
-		"internal/directory": {},
-		"internal/recent":    {},
-		"internal/timeline":  {},
+		"engine/internal/directory": {},
+		"engine/internal/recent":    {},
+		"internal/timeline":         {},
 		// The arithmetic of limits, sums and budgets.
-		"internal/adaptive": {},
-		"internal/decay":    {},
-		"internal/signals":  {may: []string{"internal/decay", "storage"}},
-		"internal/verify":   {may: []string{"engine", "internal/queueset", "storage"}},
-		"internal/firstfit": {},
+		"engine/internal/adaptive": {},
+		"engine/internal/decay":    {},
+		"engine/internal/signals":  {may: []string{"engine/internal/decay", "storage"}},
+		"internal/broker/verify":   {may: []string{"engine", "internal/queueset", "storage"}},
+		"engine/internal/firstfit": {},
 		// What several nodes make equal; the log is behind an interface.
-		"internal/replica": {may: []string{"storage"}},
-		"internal/cluster": {may: []string{"internal/certs", "internal/fault", "internal/replica", "storage"}},
-		"internal/credit":  {may: []string{"internal/schedule"}},
+		"internal/cluster/replica": {may: []string{"storage"}},
+		"internal/cluster":         {may: []string{"internal/certs", "internal/fault", "internal/cluster/replica", "storage"}},
+		"internal/credit":          {may: []string{"internal/schedule"}},
 		// Reads what has moved budgets.
 		"internal/ledger": {may: []string{"storage"}},
 		// Histograms of durations, for the engine, the commands and their exporters.
@@ -74,34 +74,34 @@ func layers() map[string]layer {
 		// The table of a queue's settings, which the client side reads, too.
 		"internal/queueset": {},
 		// The client side of a load: it identifies a server by address only.
-		"internal/bench":    {may: []string{"internal/proc"}},
-		"internal/client":   {},
-		"internal/proc":     {},
-		"internal/acl":      {},
-		"internal/backup":   {},
-		"internal/certs":    {},
-		"internal/progress": {},
+		"internal/bench":         {may: []string{"internal/proc"}},
+		"internal/client":        {},
+		"internal/proc":          {},
+		"internal/acl":           {},
+		"internal/broker/backup": {},
+		"internal/certs":         {},
+		"internal/progress":      {},
 		// Small file systems for tests.
-		"internal/smalldisk": {},
-		"internal/yield":     {},
-		"internal/mailbox":   {},
-		"internal/tuning":    {},
+		"internal/testkit/smalldisk": {},
+		"internal/yield":             {},
+		"engine/internal/mailbox":    {},
+		"internal/tuning":            {},
 		// The command line: what starts the broker, and what works with one that runs.
 		"cli":             {may: []string{"cli/output", "cli/remote", "internal/bench", "internal/client", "internal/glob", "internal/progress", "internal/queueset"}},
-		"cli/remote":      {may: []string{"cli/output", "cli/top", "cli/worker", "internal/admin", "internal/client", "internal/progress", "internal/queueset"}},
+		"cli/remote":      {may: []string{"cli/output", "cli/top", "cli/worker", "internal/ops/admin", "internal/client", "internal/progress", "internal/queueset"}},
 		"cli/output":      {may: []string{"internal/client"}},
 		"cli/top":         {may: []string{"cli/output", "internal/client"}},
 		"cli/worker":      {may: []string{"internal/client"}},
-		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/admin", "internal/backup", "internal/certs", "internal/cluster", "internal/command", "internal/compat", "internal/fault", "internal/hook", "internal/metrics", "internal/proc", "internal/relay", "internal/replica", "internal/telemetry", "internal/tracing", "internal/tuning", "internal/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
+		"internal/broker": {may: []string{"cli", "commands", "engine", "internal/ops/admin", "internal/broker/backup", "internal/certs", "internal/cluster", "internal/command", "internal/broker/compat", "internal/fault", "internal/hook", "internal/ops/metrics", "internal/proc", "internal/cluster/relay", "internal/cluster/replica", "internal/ops/telemetry", "internal/ops/tracing", "internal/tuning", "internal/broker/verify", "internal/yield", "resp", "scripting", "storage", "storage/rocks"}},
 		// HTTP for operators. It knows the broker as a client does.
-		"internal/admin": {may: []string{"internal/admin/ui", "internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/compat", "resp", "storage"}},
+		"internal/ops/admin": {may: []string{"internal/ops/admin/ui", "internal/client", "internal/yield"}, tests: []string{"commands", "engine", "internal/broker/compat", "resp", "storage"}},
 		// The dashboard: what a browser gets. What makes it is a separate module.
-		"internal/admin/ui":       {},
-		"internal/admin/ui/build": {},
+		"internal/ops/admin/ui":       {},
+		"internal/ops/admin/ui/build": {},
 		// Breaks one promise of a binary built for tests.
 		"internal/fault": {may: []string{"engine", "resp", "storage"}},
 		"main":           {may: []string{"internal/broker"}},
-		"integration":    {tests: []string{"integration/harness", "integration/kit", "internal/otlptest", "internal/proc", "internal/smalldisk"}},
+		"integration":    {tests: []string{"integration/harness", "integration/kit", "internal/ops/otlptest", "internal/proc", "internal/testkit/smalldisk"}},
 		// Each client library runs the same tests; those in Go are in a separate module.
 		"integration/clients":    {tests: []string{"integration/harness", "integration/kit"}},
 		"integration/clients/go": {},
@@ -129,7 +129,7 @@ func layers() map[string]layer {
 		// Judge the replies of clients, and cut the power of a data directory.
 		"integration/history":   {},
 		"integration/powerloss": {},
-		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/proc", "internal/progress", "internal/smalldisk"}, tests: []string{"integration/kit"}},
+		"integration/torture":   {may: []string{"integration/harness", "integration/history", "integration/powerloss", "internal/proc", "internal/progress", "internal/testkit/smalldisk"}, tests: []string{"integration/kit"}},
 		// Damages stores, and locates the deletions in them.
 		"integration/damage": {may: []string{"integration/harness", "internal/progress", "storage", "storage/rocks/files"}, tests: []string{"integration/kit"}},
 		"internal/tidy":      {},
@@ -151,9 +151,9 @@ func owners() map[string]string {
 		"charm.land":                  "cli/top",
 		"C":                           "storage/rocks",
 
-		"go.opentelemetry.io/otel": "internal/tracing",
-		"github.com/prometheus":    "internal/metrics",
-		"github.com/evanw/esbuild": "internal/admin/ui/build",
+		"go.opentelemetry.io/otel": "internal/ops/tracing",
+		"github.com/prometheus":    "internal/ops/metrics",
+		"github.com/evanw/esbuild": "internal/ops/admin/ui/build",
 		"github.com/go-rod":        "integration/dashboard",
 		"go.yaml.in/yaml":          "internal/tidy",
 

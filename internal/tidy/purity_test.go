@@ -25,7 +25,7 @@ func clock() []string {
 // commandPackages are the commands and their support: they receive the time as a value, and run on
 // the goroutines of connections.
 func commandPackages() []string {
-	return []string{"commands", "internal/command", "internal/events", "internal/glob", "internal/telemetry"}
+	return []string{"commands", "internal/command", "internal/events", "internal/glob", "internal/ops/telemetry"}
 }
 
 func TestATurnReadsNoClock(t *testing.T) {

@@ -17,7 +17,7 @@ const functionLinesMax = 100
 const folderFilesMax = 66
 
 func counted(s source) bool {
-	return !s.test() || slices.Contains(append(commandPackages(), "internal/compat"), s.pkg())
+	return !s.test() || slices.Contains(append(commandPackages(), "internal/broker/compat"), s.pkg())
 }
 
 func TestAFolderHasNoMoreFilesThanReadersFind(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/faisca/fila/internal/smalldisk"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/faisca/fila/internal/smalldisk"
 	"github.com/faisca/fila/internal/testkit"
+	"github.com/faisca/fila/internal/testkit/smalldisk"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )

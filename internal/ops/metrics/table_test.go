@@ -23,7 +23,7 @@ func update() *bool { return flag.Bool("update", false, "write docs/reference/me
 
 var updating = update() //nolint:gochecknoglobals // a flag of this test
 
-const document = "../../docs/reference/metrics.md"
+const document = "../../../docs/reference/metrics.md"
 
 func TestTheDocumentIsMadeFromTheTable(t *testing.T) {
 	var b bytes.Buffer

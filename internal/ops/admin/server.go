@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/faisca/fila/internal/admin/ui"
+	"github.com/faisca/fila/internal/ops/admin/ui"
 )
 
 // Server serves HTTP. Its methods are safe for concurrent use.

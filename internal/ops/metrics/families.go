@@ -8,7 +8,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/faisca/fila/internal/histogram"
-	"github.com/faisca/fila/internal/nametext"
+	"github.com/faisca/fila/internal/ops/nametext"
 	"github.com/faisca/fila/internal/yield"
 )
 

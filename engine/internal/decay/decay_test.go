@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/decay"
+	"github.com/faisca/fila/engine/internal/decay"
 )
 
 func windows(tb testing.TB, lengths ...time.Duration) *decay.Windows {

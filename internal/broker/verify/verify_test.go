@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/verify"
+	"github.com/faisca/fila/internal/broker/verify"
 	"github.com/faisca/fila/storage"
 )
 

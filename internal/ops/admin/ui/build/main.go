@@ -1,4 +1,4 @@
-// Program build makes the files of the dashboard, internal/admin/ui/dist, from their sources and from
+// Program build makes the files of the dashboard, internal/ops/admin/ui/dist, from their sources and from
 // the npm packages that package.json pins, whose licences it writes to NOTICE.txt.
 //
 //	npm ci; go run .              write dist and NOTICE.txt
@@ -179,7 +179,7 @@ func notices(dir string) ([]byte, error) {
 	for _, l := range all {
 		text, err := os.ReadFile(filepath.Join(dir, "node_modules", l.Name, "LICENSE")) //nolint:gosec // its name is from the lock
 		if err != nil {
-			return nil, fmt.Errorf("%w; npm ci in internal/admin/ui fetches it", err)
+			return nil, fmt.Errorf("%w; npm ci in internal/ops/admin/ui fetches it", err)
 		}
 		fmt.Fprintf(&b, "\nnpm: %s %s %s\n\n%s\n", l.Name, l.Version, l.License, bytes.TrimSpace(text))
 	}

@@ -1,4 +1,4 @@
-module github.com/faisca/fila/internal/admin/ui/build
+module github.com/faisca/fila/internal/ops/admin/ui/build
 
 go 1.26.0
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/faisca/fila/internal/otlptest"
+	"github.com/faisca/fila/internal/ops/otlptest"
 )
 
 func newExporting(t *testing.T, endpoint string, log io.Writer) *Tracer {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/decay"
-	"github.com/faisca/fila/internal/signals"
+	"github.com/faisca/fila/engine/internal/decay"
+	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/storage"
 )
 

@@ -33,7 +33,7 @@ func quoted(words []string) string {
 }
 
 const documentHead = "# Metrics\n\n" +
-	"This page is made from the table in `internal/metrics`: `make docs` writes it.\n\n" +
+	"This page is made from the table in `internal/ops/metrics`: `make docs` writes it.\n\n" +
 	"The broker shows its figures to Prometheus and everything that reads its formats: at `/metrics` of the admin listener " +
 	"(`admin.listen_addr`, see [configuration](configuration.md)), and as the reply of `FILA.METRICS`. They are made when they are asked for; a scrape of ten " +
 	"thousand queues with a million fairness keys holds up no other client, as the engine gives its figures a page at a time.\n\n" +

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/faisca/fila/internal/decay"
+	"github.com/faisca/fila/engine/internal/decay"
 	"github.com/faisca/fila/storage"
 )
 

@@ -3,7 +3,7 @@ package tracing
 import (
 	"time"
 
-	"github.com/faisca/fila/internal/nametext"
+	"github.com/faisca/fila/internal/ops/nametext"
 )
 
 // span is one span, and those within it. Those of the protocol are in otlp.go.

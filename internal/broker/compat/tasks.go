@@ -73,7 +73,7 @@ func Tasks(commands []command.Description) string {
 // Errors returns docs/reference/errors.md: each code, when it comes, and what to do.
 func Errors() string {
 	p := &page{}
-	p.WriteString("# Errors\n\n<!-- Generated from internal/compat/codes.go by `make docs`. Do not edit. -->\n\n" +
+	p.WriteString("# Errors\n\n<!-- Generated from internal/broker/compat/codes.go by `make docs`. Do not edit. -->\n\n" +
 		"The first word of an error is its code. Match errors by the code: it keeps its meaning, and the text after it may change.\n" +
 		"Some client libraries drop the code `ERR`, or put it elsewhere: [client libraries](clients.md).\n\n" +
 		"A command without a reply, because the connection broke, may have been executed or not. To send an enqueue again without\n" +

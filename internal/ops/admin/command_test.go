@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/commands"
-	"github.com/faisca/fila/internal/compat"
+	"github.com/faisca/fila/internal/broker/compat"
 )
 
 func TestACommandIsAnsweredAsJSON(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/faisca/fila/internal/directory"
+	"github.com/faisca/fila/engine/internal/directory"
 )
 
 type value struct {

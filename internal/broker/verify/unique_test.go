@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/verify"
+	"github.com/faisca/fila/internal/broker/verify"
 	"github.com/faisca/fila/storage"
 )
 

@@ -342,7 +342,7 @@ func TestMetricsAreForThoseThatMayReadThem(t *testing.T) {
 
 // The users for operators are those of docs/how-to/security.md, word for word.
 func TestTheUsersForOperatorsMayDoWhatTheDocumentSays(t *testing.T) {
-	text, err := os.ReadFile("../../docs/how-to/security.md")
+	text, err := os.ReadFile("../../../docs/how-to/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}
