@@ -138,7 +138,7 @@ race: setup ## run the tests of PKG under the race detector, at full length
 rocks: setup ## run the tests of the RocksDB store
 	CGO_ENABLED=1 $(GO) test -count=1 ./storage/...
 
-# Without the mechanisms of package tuning: see ARCHITECTURE.md, "Below the defaults".
+# Without the mechanisms of package tuning: see docs/internals/below-the-defaults.md.
 plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
 	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine

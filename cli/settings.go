@@ -268,7 +268,7 @@ func storageSettings(c *Storage) []setting {
 			name:  "storage.memtable",
 			value: text{to: &c.Memtable, def: "default", choices: []string{"default", "lanes", "skiplist"}},
 			doc: "The structure of messages, leases and budgets in memory before they are written to tables. `lanes`: Fila's own, which sorts only when necessary. " +
-				"`skiplist`: RocksDB's, slower. `default`: lanes, or RocksDB's in a [plain build](../../ARCHITECTURE.md#below-the-defaults). The data on " +
+				"`skiplist`: RocksDB's, slower. `default`: lanes, or RocksDB's in a [plain build](../internals/below-the-defaults.md). The data on " +
 				"disk is the same.",
 		},
 		{

@@ -14,8 +14,15 @@ import (
 // described returns the documents that describe the code: each file and identifier that they name
 // must exist.
 func described() []string {
-	return []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/reference/versions.md"}
+	return []string{
+		"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "docs/reference/versions.md",
+		"docs/internals/below-the-defaults.md", "docs/internals/bounds.md", "docs/internals/decisions.md", "docs/internals/jobs.md",
+		packagesPage, "docs/internals/replication.md", "docs/internals/tests.md",
+	}
 }
+
+// packagesPage is the page with the table of packages.
+const packagesPage = "docs/internals/packages.md"
 
 // foreign returns identifiers in these documents that are declared elsewhere: by Go, RocksDB or the
 // protocol.
@@ -93,12 +100,12 @@ func missingIdentifiers(name, text string, known map[string]bool, reference stri
 	return complaints
 }
 
-// The package table in ARCHITECTURE.md matches the table of layers, without programs and tests
+// The table of packages matches the table of layers, without programs and tests
 // outside the broker.
 func TestTheLayersInTheDocumentAreThoseOfTheTable(t *testing.T) {
-	rows := packageRows(document(t, "ARCHITECTURE.md"))
+	rows := packageRows(document(t, packagesPage))
 	if len(rows) == 0 {
-		t.Fatal("ARCHITECTURE.md has no table of packages")
+		t.Fatal(packagesPage + " has no table of packages")
 	}
 	report(t, differingLayers(rows, layers()))
 }
@@ -133,17 +140,17 @@ func differingLayers(rows map[string][]string, table map[string]layer) []string 
 		}
 		imports, there := rows[pkg]
 		if !there {
-			complaints = append(complaints, fmt.Sprintf("ARCHITECTURE.md: package %s is not in the table of packages", pkg))
+			complaints = append(complaints, fmt.Sprintf("%s: package %s is not in the table", packagesPage, pkg))
 			continue
 		}
 		slices.Sort(imports)
 		if want := slices.Sorted(slices.Values(l.may)); !slices.Equal(imports, want) {
-			complaints = append(complaints, fmt.Sprintf("ARCHITECTURE.md: %s may import %q, the table of packages says %q", pkg, want, imports))
+			complaints = append(complaints, fmt.Sprintf("%s: %s may import %q, the table says %q", packagesPage, pkg, want, imports))
 		}
 	}
 	for pkg := range rows {
 		if _, there := table[pkg]; !there {
-			complaints = append(complaints, fmt.Sprintf("ARCHITECTURE.md: there is no package %s", pkg))
+			complaints = append(complaints, fmt.Sprintf("%s: there is no package %s", packagesPage, pkg))
 		}
 	}
 	return complaints

@@ -42,15 +42,15 @@ func pagesByPurpose(t *testing.T) []purpose {
 		{name: "Examples and adapters", pages: []string{"examples/README.md", "adapters/README.md"}},
 		{name: "Development", pages: []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}},
 	}
-	for i, folder := range []string{"tutorial", "how-to", "reference", "explanation"} {
+	for folder, i := range map[string]int{"tutorial": 1, "how-to": 2, "reference": 3, "explanation": 4, "internals": 6} {
 		found, err := filepath.Glob(filepath.Join(root(t), "docs", folder, "*.md"))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("docs/%s: found %q, %v", folder, found, err)
 		}
 		for _, f := range found {
-			all[i+1].pages = append(all[i+1].pages, "docs/"+folder+"/"+filepath.Base(f))
+			all[i].pages = append(all[i].pages, "docs/"+folder+"/"+filepath.Base(f))
 		}
-		slices.Sort(all[i+1].pages)
+		slices.Sort(all[i].pages)
 	}
 	return all
 }

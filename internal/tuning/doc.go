@@ -5,7 +5,7 @@
 // builds; a plain build is the reference for what each mechanism gains, and for errors that might
 // come from one of them.
 //
-// "Below the defaults" in ARCHITECTURE.md lists the mechanisms. Most test Enabled; those that are
+// docs/internals/below-the-defaults.md lists the mechanisms. Most test Enabled; those that are
 // made of other code altogether (the writer thread, the allocator's settings) are files with the
 // build tag.
 package tuning
