@@ -24,7 +24,6 @@ func (c *core) serve() {
 		c.applyUnblocked()
 	}
 	if c.room() {
-		c.order.Forget()
 		c.waits.unblocked = nil
 	}
 }

@@ -407,9 +407,7 @@ func (h *hall) step() {
 	if h.plant != nil {
 		h.plant(h.o.Inside())
 	}
-	if h.serveReady(); h.Room() {
-		h.o.Forget()
-	}
+	h.serveReady()
 }
 
 func keysOf(q *hallQueue) iter.Seq[*Key] {

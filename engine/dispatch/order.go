@@ -119,9 +119,6 @@ func (o *Order) Pending() bool { return o.grants.pending() }
 // Offered reports whether a queue is left to be looked at.
 func (o *Order) Offered() bool { return len(o.offers) > 0 }
 
-// Forget drops the queues that are left to be looked at: the step has room left, so none could deliver.
-func (o *Order) Forget() { o.offers = nil }
-
 // Ready returns the queue that is served next; nil: none may be able to deliver, or the step has
 // no budget left. Room of throttles and credits go first, before another queue could take them.
 func (o *Order) Ready() *Queue {
@@ -135,7 +132,11 @@ func (o *Order) Ready() *Queue {
 	if q := o.grant(); q != nil {
 		return q
 	}
-	if len(o.offers) == 0 || !o.host.Room() {
+	if len(o.offers) == 0 {
+		o.offers = nil // its memory grows with the queues of the busiest step
+		return nil
+	}
+	if !o.host.Room() {
 		return nil
 	}
 	q := o.offers[0]

@@ -25,7 +25,7 @@ func limits() (lines, imports, methods, exports limit) {
 	return limit{"lines without tests", 8000, map[string]int{"engine": 20_450, "commands": 13_700}},
 		limit{"imports of ours", 12, map[string]int{"engine": 19, "commands": 17, "internal/broker": 24}},
 		limit{"methods", 120, map[string]int{"engine.core": 345, "engine.Tx": 140}},
-		limit{"exported names", 70, map[string]int{"engine/dispatch": 84}}
+		limit{"exported names", 70, map[string]int{"engine/dispatch": 83}}
 }
 
 // check returns a complaint for each measure that exceeds its limit, and for each listed one that does not any more.
