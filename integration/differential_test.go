@@ -70,7 +70,7 @@ func TestFilaAnswersLikeRedis(t *testing.T) {
 // matches the real server.
 func TestTheListOfRedisCommandsIsItsOwn(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "internal", "compat", "redis-7.0.15-commands.txt"))
+	text, err := os.ReadFile(filepath.Join("..", "internal", "broker", "compat", "redis-7.0.15-commands.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
