@@ -287,9 +287,7 @@ func (o *Order) idleClass(cl *class) {
 	case classIdle:
 	}
 	cl.state, cl.stopped = classIdle, s.round
-	if !s.hasOpen() {
-		s.queue.Announced = false
-	}
+	s.closed()
 	o.retain(cl)
 }
 

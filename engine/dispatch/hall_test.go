@@ -574,3 +574,41 @@ func FuzzOrder(f *testing.F) {
 		}
 	})
 }
+
+// What a purge has left of a queue says nothing of the queue: its last key may leave the ring, held by a budget, while
+// the queue has an open class that has been announced.
+func TestAPurgedClassLeavesTheAnnouncementOfItsQueue(t *testing.T) {
+	h := newHall(nil)
+	a, b := h.queues[0], h.queues[1]
+	h.o.SetThrottle("t", Limits{Concurrency: 1})
+	h.budgets["m"] = &hallBudget{available: 10}
+	h.o.Changed("m")
+	held := &Set{Names: []string{"t"}}
+	put := func(q *hallQueue, seq uint64, set *Set) {
+		k := &hallKey{queue: q, weight: 1, heads: []Head{{Cost: 1, Set: set}}}
+		k.Number(seq)
+		q.keys = append(q.keys, k)
+		h.settle(k)
+	}
+	put(b, 1, held)
+	if !h.deliver(b, false) {
+		t.Fatal("the throttle has no room: the test shows nothing")
+	}
+	put(a, 1, &Set{Names: []string{"t"}, Budgets: []string{"m"}, Charge: 5})
+	if h.deliver(a, false) {
+		t.Fatal("the throttle has more room than it should: the test shows nothing")
+	}
+	purged := a.q.Replace()
+	put(a, 2, nil)
+	a.q.Announced = true
+	h.budgets["m"].available = 2
+	h.o.Drained("m")
+	h.o.End(held)
+	h.serveReady()
+	if purged.Empty() || h.o.Held() != 1 {
+		t.Fatalf("%d keys are held: the test shows nothing", h.o.Held())
+	}
+	if !a.q.HasOpen() || !a.q.Announced {
+		t.Errorf("a class is open: %v, it is announced: %v", a.q.HasOpen(), a.q.Announced)
+	}
+}

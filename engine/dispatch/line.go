@@ -266,9 +266,7 @@ func (o *Order) block(cl *class, full *flow) {
 	o.resolve(cl)
 	cl.state, cl.stopped = classWaiting, s.round
 	o.waitAt(cl, full)
-	if !s.hasOpen() {
-		s.queue.Announced = false
-	}
+	s.closed()
 }
 
 // waitAt puts a class that is in no heap into the line of a throttle.

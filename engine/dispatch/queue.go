@@ -178,6 +178,14 @@ func newScheduler(q *Queue, quantum uint32) *scheduler {
 // hasOpen reports whether a class is open, so that a consumer may find a message.
 func (s *scheduler) hasOpen() bool { return len(s.open) > 0 }
 
+// closed ends the announcement of ready messages if no class is open. What a purge has left says nothing
+// of the queue.
+func (s *scheduler) closed() {
+	if !s.hasOpen() && !s.detached {
+		s.queue.Announced = false
+	}
+}
+
 // loaded reports whether the key that is due first has its next message in memory. If it does
 // not, the queue delivers nothing until the read of that key is done.
 func (s *scheduler) loaded() bool {
