@@ -10,7 +10,7 @@ import (
 // knows no messages. It learns of them by settle.
 type ordering struct {
 	*dispatch.Order
-	before dispatch.Buckets // throttles before the last reset, which a recovery continues
+	before dispatch.Buckets // throttles before the last reset; recover takes them
 
 	recent []*throttleSet // of keys that came not long ago, recentSets slots by the hash of the key
 

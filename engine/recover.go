@@ -40,11 +40,13 @@ func (c *core) recover() error {
 		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("redrive interrupted by a recovery, run it again")
 	}
 	c.reset()
+	before := c.order.before
+	c.order.before = nil                                      // also if the recovery fails: they keep the queues of before in memory
 	c.waits.unblocked = append(c.waits.unblocked, waiting...) // also if the recovery fails: their clients wait for an answer
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
 	}
-	if err := c.recoverThrottles(); err != nil {
+	if err := c.recoverThrottles(before); err != nil {
 		return fmt.Errorf("recover throttles: %w", err)
 	}
 	if err := c.recoverQueues(); err != nil {
@@ -193,11 +195,9 @@ func (c *core) recoverState() error {
 }
 
 // recoverThrottles reads the throttles. Token buckets start full and adaptive limits at their most,
-// but keep their level and counters over a recovery in place.
-func (c *core) recoverThrottles() error {
+// but keep their level and counters over a recovery in place: before are the throttles of before it.
+func (c *core) recoverThrottles(before dispatch.Buckets) error {
 	c.order.Advance(c.now)
-	before := c.order.before
-	c.order.before = nil
 	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottle), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
