@@ -112,7 +112,8 @@ site: ## make a site of the documents in site, to be opened from disk or put on 
 	cd tools/site && CGO_ENABLED=0 go run . ../.. ../../site
 
 # What the dashboard contains comes from npm, its bundler is a Go library; the broker is built without either.
-ui: setup-dashboard ## make internal/ops/admin/ui/dist, the dashboard, from its sources; commit what it makes
+ui: ## make internal/ops/admin/ui/dist, the dashboard, from its sources; commit what it makes
+	cd internal/ops/admin/ui && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	cd internal/ops/admin/ui/build && CGO_ENABLED=0 go run .
 
 clients: setup-tests ## try Fila with every client library, and write the matrix of them into docs/reference/clients.md
