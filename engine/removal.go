@@ -404,7 +404,7 @@ func (c *core) reclaimKey(k *fairKey) {
 		c.forget(m)
 	}
 	k.window = nil
-	k.Let()
+	k.Clear()
 }
 
 // The leases of a purged queue stay in the lease table, invalid. The table has no index by

@@ -6,8 +6,8 @@
 //
 // The engine says what stands at the head of a key ([Queue.Set], after each change), whether a consumer
 // waits for a queue ([Queue.Demand]), and what has ended ([Order.End]). It asks for the queue that is
-// served next ([Order.Ready]) and for the key that delivers next ([Queue.Next]). Nothing calls it back
-// but the two small interfaces [Host] and [Budget]. One message goes like this:
+// served next ([Order.Ready]) and for the key that delivers next ([Queue.Next]). It calls the
+// engine through two small interfaces only, [Host] and [Budget]. One message goes like this:
 //
 //	an enqueue      Set(k, Head{Ready, ...})   the key joins its class; the queue is offered if a consumer waits
 //	the serve step  Ready() = q                its consumers are served, in the order of their arrival

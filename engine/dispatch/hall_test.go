@@ -503,7 +503,7 @@ func random(seed uint64, size int) *hall {
 func TestTheRulesHoldInRandomPrograms(t *testing.T) {
 	seeds := 600
 	if testing.Short() {
-		seeds = 60
+		seeds = 25
 	}
 	delivered := 0
 	for seed := range uint64(seeds) {

@@ -107,6 +107,6 @@ func (k *Key) Tally(now int64) Tally {
 // AddTally adds what throttles did to an earlier key of that name.
 func (k *Key) AddTally(t Tally) { k.tally.Add(t) }
 
-// Let drops all references of the key of a detached queue, so that one that is still referenced does
+// Clear drops all references of the key of a detached queue, so that one that is still referenced does
 // not keep all others in memory. The key must not be used in an order again.
-func (k *Key) Let() { k.class, k.prev, k.next, k.set = nil, nil, nil, nil }
+func (k *Key) Clear() { k.class, k.prev, k.next, k.set = nil, nil, nil, nil }
