@@ -248,9 +248,6 @@ func newTrial(t *testing.T, nodes ...string) *trial {
 	return c
 }
 
-// testElection is long enough for a leader to stay one while a busy machine keeps a node from its turn.
-const testElection = 500 * time.Millisecond
-
 // start starts a node with what is on its disk.
 func (c *trial) start(id string) {
 	c.t.Helper()
