@@ -58,7 +58,7 @@ type simEvents struct {
 }
 
 func TestSimulationOfNodesFindsPlantedFaults(t *testing.T) {
-	late := map[mutant]uint64{termNotChecked: 50, confirmedBefore: 50, partsSingly: 110}
+	late := map[mutant]uint64{termNotChecked: 210, confirmedBefore: 215, partsSingly: 225, toldUnconfirmed: 190}
 	for m, name := range map[mutant]string{
 		termNotChecked: "no term check", appliedTwice: "apply twice", toldUnconfirmed: "told without confirming",
 		confirmedBefore: "confirmed by an answer of before", replyBeforeCommit: "reply before commit", startNotWritten: "start number not written",

@@ -116,7 +116,7 @@ func findFault(t *testing.T, seeds, early uint64, simulate func(seed uint64) err
 }
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
-	late := map[mutant]uint64{lateRetry: 30, orderNotCommitted: 45, resultBeforeCommit: 160, unfencedUndo: 190}
+	late := map[mutant]uint64{lateRetry: 30, orderNotCommitted: 45, resultBeforeCommit: 170, unfencedUndo: 240, signalTimeWrong: 105}
 	for m, name := range map[mutant]string{
 		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",

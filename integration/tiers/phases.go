@@ -72,7 +72,7 @@ func newProject(ctx context.Context, root string, lanes int) (*project, error) {
 	for pkg := range strings.FieldsSeq(string(out)) {
 		p.pkgs = append(p.pkgs, "./"+strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/"))
 	}
-	for _, pkg := range paths(slices.Concat(racing(), driving())) {
+	for _, pkg := range paths(slices.Concat(racing(), driving(), slow())) {
 		if !slices.Contains(p.pkgs, pkg) {
 			return nil, fmt.Errorf("%s is in a list of integration/tiers/phases.go and does not exist", pkg)
 		}
@@ -147,10 +147,15 @@ func (p *project) tier(ctx context.Context, name string) ([]phase, error) {
 	return nil, errors.New("no tier " + name + ": it is quick, test, check or prove")
 }
 
+// slow lists the packages whose tests take the longest, those that wait for elections first. The quick run starts
+// with them, and with one package more at a time than there are cores: else it ends with one package that waits.
+func slow() []string { return []string{"internal/cluster", "engine", "commands"} }
+
 // quick is what needs neither cgo nor a process.
 func (p *project) quick() []phase {
+	atATime := strconv.Itoa(runtime.GOMAXPROCS(0) + 1)
 	return []phase{
-		{name: "packages", env: pure, args: slices.Concat([]string{"go", "test", "-json", "-short"}, p.others(driving()))},
+		{name: "packages", env: pure, args: slices.Concat([]string{"go", "test", "-json", "-short", "-p", atATime}, paths(slow()), p.others(driving(), slow()))},
 		p.notrace(),
 	}
 }
