@@ -100,57 +100,51 @@ func missingIdentifiers(name, text string, known map[string]bool, reference stri
 	return complaints
 }
 
-// The table of packages matches the table of layers, without programs and tests
-// outside the broker.
-func TestTheLayersInTheDocumentAreThoseOfTheTable(t *testing.T) {
-	rows := packageRows(document(t, packagesPage))
-	if len(rows) == 0 {
-		t.Fatal(packagesPage + " has no table of packages")
+// The tables of floors and of packages match the sources, without programs and tests outside the broker.
+func TestTheFloorsInTheDocumentAreThoseOfTheTest(t *testing.T) {
+	text := document(t, packagesPage)
+	sees, on := map[string]string{}, map[string]string{}
+	for name, f := range floors() {
+		sees[name] = strings.Join(f.sees, ", ")
 	}
-	report(t, differingLayers(rows, layers()))
+	for _, s := range sources(t) {
+		if top, _, _ := strings.Cut(s.pkg(), "/"); top != "integration" && top != "examples" {
+			on[s.pkg()], _ = floorOf(s.pkg())
+		}
+	}
+	report(t, differing("floor", lastCells(text, "| floor |"), sees))
+	report(t, differing("package", lastCells(text, "| package |"), on))
 }
 
-// packageRows reads the rows "| `package` | what it does | `import` `import` |" of a table
-// whose head begins with "| package |".
-func packageRows(text string) map[string][]string {
-	rows := map[string][]string{}
-	_, table, _ := strings.Cut(text, "\n| package |")
+// lastCells reads the table whose head begins with a text: the last cell of each row by its first one.
+func lastCells(text, head string) map[string]string {
+	rows := map[string]string{}
+	_, table, _ := strings.Cut(text, "\n"+head)
 	for i, line := range strings.Split(table, "\n") {
 		if i < 2 {
 			continue // the rest of the table's head
 		}
 		cells := strings.Split(line, "|")
-		if len(cells) != 5 {
+		if len(cells) < 4 {
 			break
 		}
-		var imports []string
-		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[3], -1) {
-			imports = append(imports, m[1])
-		}
-		rows[strings.Trim(cells[1], " `")] = imports
+		rows[strings.Trim(cells[1], " `")] = strings.TrimSpace(cells[len(cells)-2])
 	}
 	return rows
 }
 
-func differingLayers(rows map[string][]string, table map[string]layer) []string {
+func differing(what string, rows, want map[string]string) []string {
 	var complaints []string
-	for pkg, l := range table {
-		if top, _, _ := strings.Cut(pkg, "/"); top == "integration" || top == "examples" {
-			continue
-		}
-		imports, there := rows[pkg]
-		if !there {
-			complaints = append(complaints, fmt.Sprintf("%s: package %s is not in the table", packagesPage, pkg))
-			continue
-		}
-		slices.Sort(imports)
-		if want := slices.Sorted(slices.Values(l.may)); !slices.Equal(imports, want) {
-			complaints = append(complaints, fmt.Sprintf("%s: %s may import %q, the table says %q", packagesPage, pkg, want, imports))
+	for name, is := range want {
+		if says, there := rows[name]; !there {
+			complaints = append(complaints, fmt.Sprintf("%s: %s %s is not in the table", packagesPage, what, name))
+		} else if says != is {
+			complaints = append(complaints, fmt.Sprintf("%s: %s %s: the table says %q, it is %q", packagesPage, what, name, says, is))
 		}
 	}
-	for pkg := range rows {
-		if _, there := table[pkg]; !there {
-			complaints = append(complaints, fmt.Sprintf("%s: there is no package %s", packagesPage, pkg))
+	for name := range rows {
+		if _, there := want[name]; !there {
+			complaints = append(complaints, fmt.Sprintf("%s: there is no %s %s", packagesPage, what, name))
 		}
 	}
 	return complaints
@@ -181,14 +175,14 @@ func TestTheRulesAboutDocumentsSeeABreach(t *testing.T) {
 		t.Error(c)
 	}
 
-	table := map[string]layer{"engine": {may: []string{"storage", "internal/hook"}}, "storage": {}, "integration/x": {}}
-	text := func(rows string) map[string][]string {
-		return packageRows("a\n| package | does | imports |\n|---|---|---|\n" + rows + "\nend")
+	want := map[string]string{"engine": "rooms, store", "storage": ""}
+	table := func(rows string) map[string]string {
+		return lastCells("a\n| floor | sees |\n|---|---|\n"+rows+"\nend", "| floor |")
 	}
-	if c := differingLayers(text("| `engine` | decides | `internal/hook` `storage` |\n| `storage` | keeps | |"), table); c != nil {
+	if c := differing("floor", table("| `engine` | rooms, store |\n| `storage` | |"), want); c != nil {
 		t.Error(c)
 	}
-	wantBreach(t, differingLayers(text("| `engine` | decides | `storage` |\n| `storage` | keeps | |"), table), "engine may import")
-	wantBreach(t, differingLayers(text("| `engine` | decides | `internal/hook` `storage` |"), table), "package storage is not")
-	wantBreach(t, differingLayers(text("| `engine` | decides | `internal/hook` `storage` |\n| `storage` | keeps | |\n| `disk` | - | |"), table), "no package disk")
+	wantBreach(t, differing("floor", table("| `engine` | store |\n| `storage` | |"), want), "it is \"rooms, store\"")
+	wantBreach(t, differing("floor", table("| `engine` | rooms, store |"), want), "floor storage is not")
+	wantBreach(t, differing("floor", table("| `engine` | rooms, store |\n| `storage` | |\n| `disk` | - |"), want), "no floor disk")
 }

@@ -3,6 +3,7 @@ package tidy
 import (
 	"fmt"
 	"go/ast"
+	"go/token"
 	"strings"
 	"testing"
 )
@@ -80,6 +81,61 @@ func TestPackagesAndTypesCanBeHeldInMind(t *testing.T) {
 	report(t, imports.check(imported))
 	report(t, methods.check(methodsOf))
 	report(t, exports.check(exported))
+}
+
+// branchesMost bounds the ways through a function: one, and one for each condition, loop, case and logical operator.
+const branchesMost = 25
+
+// branchy lists the functions that have more: each is one flat table of cases.
+func branchy() map[string]int {
+	return map[string]int{
+		"engine.core.checkFairKey": 26, "engine/dispatch.class.check": 32, "engine/dispatch.Order.checkLines": 27,
+		"scripting.inClass": 30, "scripting.matcher.match": 26,
+	}
+}
+
+func TestFunctionsHaveFewBranches(t *testing.T) {
+	ways := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+				name := s.pkg() + "." + f.Name.Name
+				if f.Recv != nil {
+					name = s.pkg() + "." + receiver(f) + "." + f.Name.Name
+				}
+				ways[name] = max(ways[name], branches(f.Body))
+			}
+		}
+	}
+	report(t, limit{"branches", branchesMost, branchy()}.check(ways))
+}
+
+// branches counts the ways through a body.
+func branches(body ast.Node) int {
+	n := 1
+	ast.Inspect(body, func(x ast.Node) bool {
+		switch x := x.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			n++
+		case *ast.CaseClause:
+			if x.List != nil {
+				n++
+			}
+		case *ast.CommClause:
+			if x.Comm != nil {
+				n++
+			}
+		case *ast.BinaryExpr:
+			if x.Op == token.LAND || x.Op == token.LOR {
+				n++
+			}
+		}
+		return true
+	})
+	return n
 }
 
 // receiver returns the name of the type that a method belongs to.
