@@ -116,7 +116,7 @@ func busyProcesses(ctx context.Context, t *testing.T) *sync.WaitGroup {
 // It is not parallel: it compares latencies with those of the machine when it does nothing else.
 func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	testkit.AtLength(t)
-	b := kit.Serve(t)
+	b := kit.Serve(t, "--lua.timeout_ms", "10")
 	c := kit.Connect(t, b.Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "quiet")
 	tenants := script(t, filepath.Join("testdata", "tenants.lua"))

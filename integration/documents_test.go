@@ -111,9 +111,9 @@ const storePath = "/var/lib/fila/data"
 // follow runs the blocks of one document in their order.
 func follow(t *testing.T, blocks []passage, tutorial bool) {
 	t.Helper()
-	args := append(unhurried(), "--storage.engine", "memory")
+	args := []string{"--storage.engine", "memory"}
 	if slices.ContainsFunc(blocks, func(b passage) bool { return strings.Contains(b.text, storePath) }) {
-		args = unhurried()
+		args = nil
 	}
 	b := kit.Serve(t, args...)
 	addr := b.Addr()

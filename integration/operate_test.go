@@ -127,7 +127,7 @@ func TestAScriptIsRolledBackAfterARestartAndInABackup(t *testing.T) {
 	}
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := kit.Serve(t, unhurried()...)
+			b := kit.Serve(t)
 			c := kit.Connect(t, b.Addr(), 3)
 			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 			for weight := range 12 {
@@ -170,7 +170,7 @@ func TestAScriptIsRolledBackAfterARestartAndInABackup(t *testing.T) {
 			path := fmt.Sprint(kit.Mapped(t, kit.Do(t, c, "FILA.BACKUP", "scripts"))["path"])
 			restarted(t, b, end)
 			check(kit.Connect(t, b.Addr(), 3))
-			copied := kit.Prepare(t, unhurried()...)
+			copied := kit.Prepare(t)
 			wantOutput(t, 0, "restored", "restore", path, copied.Data())
 			kit.Start(t, copied)
 			check(kit.Connect(t, copied.Addr(), 3))

@@ -17,9 +17,6 @@ import (
 	"github.com/faisca/fila/internal/testkit"
 )
 
-// unhurried raises the time limit of scripts for machines busy with other tests.
-func unhurried() []string { return []string{"--lua.timeout_ms", "2000"} }
-
 // shown returns a map, or the only map of an array, as printed by redis-cli.
 func shown(t *testing.T, addr string, args ...string) map[string]any {
 	t.Helper()
@@ -58,7 +55,7 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 	version := hex.EncodeToString(sum[:])
 	for name, end := range ends() {
 		t.Run(name, func(t *testing.T) {
-			b := kit.Serve(t, unhurried()...)
+			b := kit.Serve(t)
 			said := func(want string, args ...string) {
 				t.Helper()
 				if out, code := cli(t, b.Addr(), "", append([]string{"-e"}, args...)...); out != want || code != 0 {
@@ -109,7 +106,7 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 // again after a while.
 func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, append(unhurried(), "--lua.breaker_cooldown_ms", "2000")...)
+	b := kit.Serve(t, "--lua.breaker_cooldown_ms", "2000")
 	c := kit.Connect(t, b.Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	kit.Do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers[fila.get('by'):lower()] }\nend")

@@ -273,7 +273,7 @@ func signalsIn(t *testing.T, reply any) string {
 
 func TestSignalsAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, unhurried()...)
+	b := kit.Serve(t)
 	for _, w := range wires(t, b.Addr()) {
 		t.Run(w.name, func(t *testing.T) {
 			said := func(want string, args ...string) {

@@ -21,7 +21,7 @@ func TestRestoringDoesNotYield(t *testing.T) {
 		source.WriteString("} end\n")
 	}
 	source.WriteString("function on_enqueue(msg) return { weight = #f0() } end")
-	s := sandbox(t)
+	s := patientSandbox(t, time.Minute)
 	s.give(s.take())         // one that runs the script as always
 	s.slots = make(slots, 1) // and it never comes
 	h, err := s.Restore(hook.OnEnqueue, source.String())
