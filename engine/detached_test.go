@@ -44,7 +44,9 @@ func (w *world) sound() {
 func TestAPurgeKeepsWhatThrottlesHaveDoneToAKey(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
+	w.queue("other", QueueOptions{}) // shares the throttle, so that keys are in a class that names it
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(1))})
+	w.send(Enqueue{Queue: "other", Throttles: []string{"t"}})
 	put := func(key string) { w.send(Enqueue{Queue: "q", Key: key, Throttles: []string{"t"}}) }
 	put("a")
 	put("a")

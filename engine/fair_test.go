@@ -425,6 +425,8 @@ func TestAKeyThatJoinsComesBeforeAnInterruptedVisitIsRepeated(t *testing.T) {
 	m := newMarket(t, func(cfg *Config) { cfg.Quantum = 10 })
 	m.throttle("t", ThrottleOptions{Concurrency: new(uint64(1000))})
 	a, b, c, d := m.key("a", 1), m.key("b", 1), m.key("c", 1), m.key("d", 1)
+	m.queue("other", QueueOptions{}) // shares the throttle, so that c is in a class that names it
+	m.send(Enqueue{Queue: "other", Throttles: []string{"t"}})
 	m.put(a, 100, nil, 1)
 	m.put(b, 100, nil, 1)
 	m.put(c, 100, nil, 1, "t")

@@ -11,7 +11,7 @@ type Report func(no int, format string, args ...any)
 
 // Matches verifies that the order knows what stands at the head of a key (36).
 func (k *Key) Matches(h Head) error {
-	known := k.state == h.State && k.set == h.Set && k.hasSet == (h.Set != nil)
+	known := k.state == h.State && (h.State == Loading || k.set == h.Set && k.hasSet == (h.Set != nil))
 	if !known || h.State == Ready && (k.placedCost != h.Cost || k.placedWeight != h.Weight) {
 		return fmt.Errorf("%+v stands at its head, the order of delivery knows %+v, cost %d and weight %d", h, k.state, k.placedCost, k.placedWeight)
 	}
@@ -25,16 +25,22 @@ func (q *Queue) Check(all iter.Seq[*Key], bad Report) {
 	if s.queue != q || s.detached {
 		bad(2, "%v has the scheduler of another queue or a purge", q.owner)
 	}
-	members := map[*class][]*Key{}
+	members, own := map[*class][]*Key{}, map[*class]int{}
+	keys, weight, open := 0, int64(0), 0
 	for k := range all {
 		if k.credit < 0 {
 			bad(19, "key %d of %v has a credit of %d", k.seq, q.owner, k.credit)
 		}
-		if k.held == 0 {
+		switch k.held {
+		case 0:
 			members[k.class] = append(members[k.class], k)
+		case gated:
+			k.checkGate(bad)
+			own[k.class]++
+			keys++
+			weight += int64(k.placedWeight)
 		}
 	}
-	keys, weight, open := 0, int64(0), 0
 	for cl := range s.all() {
 		keys += cl.keys
 		weight += cl.weight
@@ -42,6 +48,9 @@ func (q *Queue) Check(all iter.Seq[*Key], bad Report) {
 			open++
 		}
 		cl.check(members[cl], bad)
+		if cl.gated != own[cl] {
+			bad(2, "%d keys of a class of %v are gated by their own throttles, it says %d", own[cl], q.owner, cl.gated)
+		}
 	}
 	if keys != s.keys || weight != s.weight || open != len(s.open) {
 		bad(2, "%v: %d keys of weight %d in classes, %d classes open; it says %d, %d and %d", q.owner, keys, weight, open, s.keys, s.weight, len(s.open))
@@ -49,6 +58,21 @@ func (q *Queue) Check(all iter.Seq[*Key], bad Report) {
 	// Reserved capacity that no consumer is there to use would stop other queues for nothing.
 	if len(s.reserving) > 0 && !q.HasDemand() {
 		bad(20, "%v has reserved throttles and no consumer", q.owner)
+	}
+}
+
+// checkGate verifies a key that its own throttle has stopped: the throttle has no room for its next message, or is to be
+// looked at, and something will free it (20).
+func (k *Key) checkGate(bad Report) {
+	t, o := k.gatedBy(), k.class.scheduler.queue.order
+	switch {
+	case t == nil:
+		bad(20, "key %d of %v is stopped, and no throttle of its own stops it", k.seq, k.class.scheduler.queue.owner)
+	case t.listed || t.timer >= 0 && t.wakeAt <= o.now:
+	case t.admits(o.now, t.ownNeed()):
+		bad(20, "throttle %q has room for its only key, and stops it", t.name)
+	case t.timer < 0 && t.set.Rate > 0 && t.slotsBeside(0):
+		bad(20, "throttle %q stops its only key, and has no timer for its tokens", t.name)
 	}
 }
 
@@ -182,6 +206,12 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 	for name, t := range o.throttles {
 		if t.inUse != inUse[name] {
 			bad(18, "throttle %q: %d leases, it says %d", name, inUse[name], t.inUse)
+		}
+		if t.gating {
+			waiting[t]++
+		}
+		if k := t.owner; k != nil && (t.shared || t.keys > 0 || k.class == nil || !k.class.scheduler.detached && (k.set == nil || !slices.Contains(k.set.set, t))) {
+			bad(17, "throttle %q is owned by a key that does not name it, or by several", name)
 		}
 		if t.keys != keys[t] || t.waiting != waiting[t] {
 			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)

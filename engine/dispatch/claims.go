@@ -288,27 +288,32 @@ func (o *Order) save(t *throttle) int64 {
 	return math.MaxInt64
 }
 
-// # Budgets
+// # Own throttles and budgets
 //
-// Nothing is kept for a class whose next message is not paid for, neither room nor tokens: before a
+// Nothing is kept for a class whose next message cannot go for another reason, neither room nor tokens: before a
 // throttle opens a class, saves for it or advances its claim, holdUncovered takes the keys out of
-// the ring whose budgets do not cover them. When credits go, the throttles look again that keep
+// the ring whose own throttles are full, or whose budgets do not cover them. When credits go, the throttles look again that keep
 // something for a class that names the budget (drained).
 
-// holdUncovered takes the first keys of a waiting class out of the ring for as long as a budget does
-// not cover their next messages. It reports whether none is left, and the class is idle.
+// holdUncovered takes the first keys of a waiting class out of the ring for as long as their own throttles have no room
+// for their next messages, or a budget does not cover them. It reports whether none is left, and the class is idle.
 func (o *Order) holdUncovered(cl *class) bool {
-	for len(cl.draws) > 0 && o.host.Room() && cl.keys > 0 && cl.head().state == Ready {
+	for o.host.Room() && cl.keys > 0 && cl.head().state == Ready {
 		k := cl.head()
+		own := o.closed(k)
 		i := slices.IndexFunc(cl.draws, func(d *draw) bool {
 			b := d.line.budget
 			return b == nil || !b.Covers(k.set.Charge)
 		})
-		if i < 0 {
+		switch {
+		case own != nil:
+			o.gate(k, own)
+		case i >= 0:
+			o.holdKey(k, i)
+		default:
 			return false
 		}
 		o.host.Spend(1)
-		o.holdKey(k, i)
 	}
 	return cl.keys == 0
 }

@@ -47,6 +47,7 @@ type class struct {
 
 	held       int   // keys that wait for budgets
 	heldWeight int64 // sum of their weights
+	gated      int   // keys that their own throttles have stopped
 
 	// The clock of the class: its present round is the queue's round less offset. While the
 	// class is not open, the clock is stopped at the queue's round stopped. See present.
@@ -216,26 +217,34 @@ func (o *Order) fix(cl *class) {
 	}
 }
 
-// classOf returns the class of messages with a throttle set, and creates it if necessary: the first is of a message of
-// that cost. The set remembers the result until a throttle is set or deleted, so
-// neighbouring messages with the same throttles cost one lookup.
+// classOf returns the class of a key whose next message has a throttle set and a cost, and creates it if necessary. The
+// set remembers the result until a throttle is set or deleted, or becomes shared, so
+// neighbouring messages with the same throttles cost one lookup. before is another key, which has owned one of
+// the throttles: the caller must move it (again), and ask again.
 //
 // The signature of a class is the numbers of its throttles in ascending order, and those of the
 // lines of its budgets: the order in which a message names its throttle keys makes no difference,
-// and neither do throttle keys without a setting. In a free queue nothing is charged.
-func (o *Order) classOf(q *Queue, l *Set, cost uint32) *class {
+// and neither do throttle keys without a setting, and own throttles. In a free queue nothing is charged.
+func (o *Order) classOf(q *Queue, k *Key, l *Set, cost uint32) (cl *class, before *Key) {
 	s := q.scheduler
-	if cl := l.class; cl != nil && l.version == o.version && !cl.retired && cl.scheduler == s {
-		return cl
-	}
 	ts := o.limits(l)
+	owns, before := o.own(k, ts)
+	if before != nil {
+		return nil, before
+	}
+	if cl := l.class; cl != nil && l.owned == owns && !cl.retired && cl.scheduler == s {
+		return cl, nil
+	}
+	if l.owned = owns; owns {
+		ts = nil
+	}
 	budgets := l.Budgets
 	if q.free {
 		budgets = nil
 	}
 	if len(ts)+len(budgets) == 0 {
 		l.class = &s.plain
-		return l.class
+		return l.class, nil
 	}
 	flows := make([]flow, len(ts))
 	for i, t := range ts {
@@ -250,7 +259,7 @@ func (o *Order) classOf(q *Queue, l *Set, cost uint32) *class {
 	for _, d := range draws {
 		sig = d.line.appendSignature(sig)
 	}
-	cl := s.classes[string(sig)]
+	cl = s.classes[string(sig)]
 	if cl == nil {
 		cl = &class{scheduler: s, sig: string(sig), flows: flows, at: -1, stopped: s.round, visits: newVisits()}
 		for i := range flows {
@@ -264,7 +273,7 @@ func (o *Order) classOf(q *Queue, l *Set, cost uint32) *class {
 		s.classes[cl.sig] = cl
 	}
 	l.class = cl
-	return cl
+	return cl, nil
 }
 
 // idleClass makes a class idle whose last key has left, and ends its claim. The scheduler
@@ -294,7 +303,7 @@ func (o *Order) idleClass(cl *class) {
 // retain lists a class without keys as one of those that its scheduler may drop.
 func (o *Order) retain(cl *class) {
 	s := cl.scheduler
-	if cl == &s.plain || cl.held > 0 {
+	if cl == &s.plain || cl.held+cl.gated > 0 {
 		return
 	}
 	if cl.used = cl.listed; !cl.listed {
@@ -306,7 +315,7 @@ func (o *Order) retain(cl *class) {
 		old.listed = false
 		o.idle--
 		switch {
-		case old.state != classIdle || old.held > 0 || old.retired:
+		case old.state != classIdle || old.held+old.gated > 0 || old.retired:
 		case old.used:
 			old.used = false
 			o.listIdle(old)

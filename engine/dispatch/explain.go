@@ -107,10 +107,21 @@ type ThrottleInfo struct {
 	Cuts               uint64        // failures that have cut Limit
 }
 
+// naming returns how many keys the next message names the throttle of, without those that wait for budgets.
+func (t *throttle) naming() int64 {
+	if k := t.owner; k != nil && k.class != nil && !k.class.scheduler.detached && (k.held == 0 || k.held == gated) {
+		return 1
+	}
+	return t.keys
+}
+
 // pausedKeys returns how many of the keys in the line of a throttle are of paused queues, in time
 // proportional to the number of those or of the queues in the line, whichever is less. Paused keys
 // are in no class and not in the line.
 func (o *Order) pausedKeys(t *throttle) (n int64) {
+	if t.owner != nil && t.naming() == 1 && t.owner.class.scheduler.queue.paused {
+		return 1
+	}
 	if len(t.entries) < len(o.paused) {
 		for q, e := range t.entries {
 			if q.paused {
@@ -142,8 +153,11 @@ func (o *Order) info(t *throttle) ThrottleInfo {
 		i.Tokens = max(i.Tokens, 0)
 	}
 	next := t.nextNeed()
+	if t.owner != nil {
+		next = t.ownNeed()
+	}
 	if !t.admits(now, next) {
-		i.Waiting = t.keys - o.pausedKeys(t)
+		i.Waiting = t.naming() - o.pausedKeys(t)
 	}
 	if i.Waiting > 0 && !t.holds(now, t.required(next)) {
 		i.NextAt = time.Unix(0, t.holdsAt(now, t.required(next)+t.reserved))

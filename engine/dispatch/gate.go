@@ -94,8 +94,12 @@ func (o *Order) holdKey(k *Key, i int) {
 	}
 }
 
-// unhold takes a key out of draw.held.
+// unhold ends the wait of a key for a budget or for its own throttle.
 func (o *Order) unhold(k *Key) {
+	if k.held == gated {
+		o.ungate(k)
+		return
+	}
 	cl := k.class
 	d := cl.draws[k.held-1]
 	d.leaveLine()
@@ -122,8 +126,14 @@ func (o *Order) returnToRing(k *Key) {
 
 // holdsFor reports whether a held key waits for a message with the charge and cost of this one.
 func (o *Order) holdsFor(k *Key, h *Head) bool {
+	if h.Cost != k.placedCost || h.Weight != k.placedWeight {
+		return false
+	}
+	if k.held == gated {
+		return k.gatedBy() != nil
+	}
 	charge, ok := k.class.draws[k.held-1].held.Need(k)
-	return ok && charge == h.Set.Charge && h.Cost == k.placedCost && h.Weight == k.placedWeight
+	return ok && charge == h.Set.Charge
 }
 
 // release returns the first covered key of a draw to the ring, as its loose key.

@@ -34,7 +34,7 @@ func (g *grants) pending() bool {
 
 // list lists a throttle that may have room, unless nothing waits for it.
 func (o *Order) list(t *throttle) {
-	if !t.listed && (t.line.Len() > 0 || len(t.claims) > 0) {
+	if !t.listed && (t.gating || t.line.Len() > 0 || len(t.claims) > 0) {
 		t.listed = true
 		o.grants.throttles = append(o.grants.throttles, t)
 	}
@@ -64,9 +64,14 @@ func (o *Order) grant() *Queue {
 			g.line, g.lines = g.lines[0], g.lines[1:]
 			g.line.listed = false
 		case len(g.throttles) > 0:
-			g.throttle, g.throttles = g.throttles[0], g.throttles[1:]
-			g.throttle.listed = false
-			o.beginGrants(g.throttle)
+			t := g.throttles[0]
+			g.throttles, t.listed = g.throttles[1:], false
+			if t.owner != nil {
+				q = o.openGate(t)
+				break
+			}
+			g.throttle = t
+			o.beginGrants(t)
 		default:
 			g.lines, g.throttles = nil, nil
 			return nil

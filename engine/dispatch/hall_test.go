@@ -20,6 +20,7 @@ type hall struct {
 	queues   []*hallQueue
 	leases   []hallLease
 	detached []*Detached
+	purged   []*hallKey // not cleared yet
 	budgets  map[string]*hallBudget
 	limits   map[string]Limits
 	most     map[string]int64 // leases that a throttle may have: its concurrency, or what it had when that was lowered
@@ -123,14 +124,18 @@ func (k *hallKey) head() Head {
 
 func (h *hall) settle(k *hallKey) { k.queue.q.Set(&k.Key, k.head()) }
 
-// set makes what limits a message: up to two of three throttles, and sometimes a budget.
-func (h *hall) set() *Set {
+// set makes what limits a message: up to two of three throttles, sometimes one that only messages of its key name, and
+// sometimes a budget.
+func (h *hall) set(own string) *Set {
 	l := &Set{}
 	n := h.next(16)
 	for i, name := range []string{"a", "b", "c"} {
 		if n>>i&1 == 1 && len(l.Names) < 2 {
 			l.Names = append(l.Names, name)
 		}
+	}
+	if h.next(3) == 0 {
+		l.Names = append(l.Names, own)
 	}
 	if n>>3 == 1 {
 		l.Budgets, l.Charge = []string{[]string{"x", "y"}[h.next(2)]}, int64(h.next(5))
@@ -151,13 +156,13 @@ func (h *hall) enqueue() {
 		q.keys = append(q.keys, k)
 	}
 	k := q.keys[i]
-	k.heads = append(k.heads, Head{Cost: uint32(1 + h.next(9)), Set: h.set()})
+	k.heads = append(k.heads, Head{Cost: uint32(1 + h.next(9)), Set: h.set(fmt.Sprint(q.name, ".", i))})
 	h.settle(k)
 }
 
 // throttle sets a throttle, or deletes it.
 func (h *hall) throttle() {
-	name := []string{"a", "b", "c"}[h.next(3)]
+	name := []string{"a", "b", "c", "q0.0", "q0.1", "q1.0", "q2.2"}[h.next(7)]
 	n := h.next(8)
 	l := Limits{ByCost: n&1 == 1}
 	if n&2 == 2 || l.ByCost {
@@ -318,6 +323,7 @@ func (h *hall) change() {
 		q.q.Pause(q.paused)
 	case 1:
 		d := q.q.Replace()
+		h.purged = append(h.purged, q.keys...)
 		q.keys = nil
 		d.Reclaim(h.next(3))
 		if !d.Empty() {
@@ -402,6 +408,10 @@ func (h *hall) step() {
 	}
 	for _, d := range h.detached {
 		d.Reclaim(1)
+	}
+	if n := len(h.purged); n > 0 && len(h.detached) == 0 {
+		h.purged[n-1].Clear()
+		h.purged = h.purged[:n-1]
 	}
 	h.detached = slices.DeleteFunc(h.detached, (*Detached).Empty)
 	if h.plant != nil {
@@ -507,7 +517,7 @@ func TestTheRulesHoldInRandomPrograms(t *testing.T) {
 	}
 	delivered := 0
 	for seed := range uint64(seeds) {
-		h := random(seed, 3000)
+		h := random(seed, 3500)
 		if h.run(); len(h.faults) > 0 {
 			t.Fatalf("seed %d, %d bytes before the end, throttles %v: %q", seed, len(h.program), h.limits, h.faults)
 		}
@@ -533,7 +543,7 @@ func TestTheRulesFindPlantedFaults(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			for seed := range uint64(200) {
-				h := random(seed, 3000)
+				h := random(seed, 3500)
 				h.plant = plant(h)
 				if h.run(); len(h.faults) > 0 {
 					t.Logf("seed %d: %q", seed, h.faults)
@@ -584,13 +594,11 @@ func TestAPurgedClassLeavesTheAnnouncementOfItsQueue(t *testing.T) {
 	h.budgets["m"] = &hallBudget{available: 10}
 	h.o.Changed("m")
 	held := &Set{Names: []string{"t"}}
-	put := func(q *hallQueue, seq uint64, set *Set) {
-		k := &hallKey{queue: q, weight: 1, heads: []Head{{Cost: 1, Set: set}}}
-		k.Number(seq)
-		q.keys = append(q.keys, k)
-		h.settle(k)
-	}
+	put := func(q *hallQueue, seq uint64, set *Set) { h.put(q, seq, Head{Cost: 1, Set: set}) }
 	put(b, 1, held)
+	put(b, 2, &Set{Names: []string{"t"}}) // so that the throttle is one of classes
+	b.keys[1].heads = nil
+	h.settle(b.keys[1])
 	if !h.deliver(b, false) {
 		t.Fatal("the throttle has no room: the test shows nothing")
 	}

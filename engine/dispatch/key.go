@@ -42,8 +42,8 @@ type Key struct {
 	slot                     int32 // index in the heap of the calendar, or inNear
 	state                    State
 	visited                  bool // its visit in the current round is not over: it has credit left
-	// held is one more than the index in class.draws of the budget that it waits for: it is in
-	// its class and not in the calendar. 0: it waits for none.
+	// held is one more than the index in class.draws of the budget that it waits for, or gated: it is in
+	// its class and not in the calendar. 0: it waits for none, and is not gated.
 	held   uint8
 	hasSet bool // set is not nil
 
@@ -83,13 +83,13 @@ func (k *Key) Seq() uint64 { return k.seq }
 func (k *Key) Scheduled() bool { return k.class != nil }
 
 // Open reports whether the key takes part in the order of its queue now: no throttle has stopped its
-// class, and it waits for no budget.
+// class or the key, and it waits for no budget.
 func (k *Key) Open() bool { return k.class != nil && k.held == 0 && k.class.state == classOpen }
 
 // Share is the part of the weight of the keys of its queue that is the key's, 0 if it does not take
 // part in the rounds.
 func (k *Key) Share() float64 {
-	if k.class == nil || k.held != 0 {
+	if k.class == nil || k.held != 0 && k.held != gated {
 		return 0
 	}
 	return float64(k.placedWeight) / float64(k.class.scheduler.weight)
@@ -98,7 +98,10 @@ func (k *Key) Share() float64 {
 // Tally returns what throttles have done to the key until now.
 func (k *Key) Tally(now int64) Tally {
 	t := k.tally
-	if k.class != nil {
+	switch {
+	case k.held == gated:
+		t.Waited += now - k.gatedBy().gatedAt
+	case k.class != nil:
 		t.Waited += k.class.waitedBy(now)
 	}
 	return t
@@ -109,4 +112,14 @@ func (k *Key) AddTally(t Tally) { k.tally.Add(t) }
 
 // Clear drops all references of the key of a detached queue, so that one that is still referenced does
 // not keep all others in memory. The key must not be used in an order again.
-func (k *Key) Clear() { k.class, k.prev, k.next, k.set = nil, nil, nil, nil }
+func (k *Key) Clear() {
+	if k.class != nil && k.hasSet {
+		o := k.class.scheduler.queue.order
+		for _, t := range k.set.set {
+			if t.owner == k {
+				o.free(t)
+			}
+		}
+	}
+	k.class, k.prev, k.next, k.set = nil, nil, nil, nil
+}

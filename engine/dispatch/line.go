@@ -126,6 +126,9 @@ func (t *throttle) entryOf(s *scheduler, several bool, cost uint32) *entry {
 			e.turn = min(turn, e.turn) // a turn may have had another length
 			delete(q.turns, t)
 		}
+		if t.entries == nil {
+			t.entries = map[*Queue]*entry{}
+		}
 		t.entries[q] = e
 	}
 	e.classes++

@@ -218,8 +218,11 @@ func (o *Order) DropThrottle(key string) bool {
 	o.version++
 	o.roster.Remove(t.seq)
 	o.leaveUnset(t)
-	t.set, t.adaptive = Limits{}, nil // without limits, it has room for all classes in its line
+	t.set, t.adaptive = Limits{}, nil // without limits, it has room for its owner, or for all classes in its line
 	o.disarm(t)
+	if t.gating && !t.owner.class.scheduler.detached {
+		o.returnToRing(t.owner)
+	}
 	o.list(t)
 	return true
 }

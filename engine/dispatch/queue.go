@@ -213,9 +213,6 @@ func (s *scheduler) all() iter.Seq[*class] {
 func (q *Queue) Set(k *Key, h Head) {
 	o, was := q.order, k.state
 	k.state = h.State
-	if k.hasSet || h.Set != nil {
-		k.hasSet, k.set = h.Set != nil, h.Set
-	}
 	cl := k.class
 	switch h.State {
 	case Empty, Stopped:
@@ -223,6 +220,7 @@ func (q *Queue) Set(k *Key, h Head) {
 			o.leaveClass(k)
 			o.offerLoaded(q)
 		}
+		o.limit(k, nil)
 		if h.State == Empty {
 			k.credit, k.visited, k.base = 0, false, 0
 		}
@@ -235,8 +233,9 @@ func (q *Queue) Set(k *Key, h Head) {
 			cl = &q.scheduler.plain
 		}
 	case Ready:
+		o.limit(k, h.Set)
 		if cl = &q.scheduler.plain; h.Set != nil {
-			cl = o.classOf(q, h.Set, h.Cost)
+			cl = o.place(q, k, h.Set, h.Cost)
 		}
 		if k.held != 0 && cl == k.class {
 			if o.holdsFor(k, &h) {
@@ -245,15 +244,15 @@ func (q *Queue) Set(k *Key, h Head) {
 			o.returnToRing(k)
 		}
 	}
+	if was == Loading && h.State == Ready {
+		defer o.offerLoaded(q) // the queue may have waited for this key, which may leave for a class that waits
+	}
 	if cl != k.class {
 		if k.class != nil {
 			o.leaveClass(k)
 		}
 		o.joinClass(k, cl, &h)
 		return
-	}
-	if was == Loading && h.State == Ready {
-		defer o.offerLoaded(q) // the queue may have waited for this key
 	}
 	if h.Cost == k.placedCost && h.Weight == k.placedWeight && !k.visited {
 		return
@@ -269,6 +268,28 @@ func (q *Queue) Set(k *Key, h Head) {
 	k.schedule(h.Cost, h.Weight)
 	o.fix(cl)
 	o.offerLoaded(q)
+}
+
+// place returns the class of a key, as classOf, and moves the keys that have owned throttles of its next message.
+func (o *Order) place(q *Queue, k *Key, l *Set, cost uint32) *class {
+	cl, before := o.classOf(q, k, l, cost)
+	for before != nil {
+		before.class.scheduler.queue.again(before)
+		cl, before = o.classOf(q, k, l, cost)
+	}
+	return cl
+}
+
+// limit says what limits the next message of a key. While that is not in memory, what limited the one before does.
+func (o *Order) limit(k *Key, l *Set) {
+	if !k.hasSet && l == nil || k.set == l {
+		return
+	}
+	if k.held == gated {
+		o.returnToRing(k)
+	}
+	o.disown(k)
+	k.hasSet, k.set = l != nil, l
 }
 
 // offerLoaded has a queue served if it waited for a key whose messages were being read, and
@@ -354,7 +375,6 @@ func (o *Order) leaveRing(k *Key) {
 // key's last visit: round numbers mean nothing outside the class.
 func (o *Order) leaveClass(k *Key) {
 	cl := k.class
-	k.tally = k.Tally(o.now)
 	o.unloose(k)
 	base := cl.present() - k.base
 	if k.held != 0 {
@@ -365,6 +385,7 @@ func (o *Order) leaveClass(k *Key) {
 	} else {
 		o.leaveRing(k)
 	}
+	k.tally = k.Tally(o.now)
 	k.class, k.base = nil, base
 }
 
@@ -384,23 +405,33 @@ func (q *Queue) Next() *Key {
 			// others. The read was requested a round ago, so the wait is short.
 			return nil
 		}
-		stale := k.hasSet && o.classOf(q, k.set, k.placedCost) != cl
-		lacking := -1
+		stale, own, lacking := false, (*throttle)(nil), -1
+		if k.hasSet {
+			of, before := o.classOf(q, k, k.set, k.placedCost)
+			if stale = of != cl; before != nil {
+				k = before
+			}
+			if !stale {
+				own = o.closed(k)
+			}
+		}
 		if !stale && len(cl.draws) > 0 {
 			lacking = o.lacking(k)
 		}
-		switch {
-		case !stale && lacking < 0:
-		case !o.host.Room():
-			q.Offer()
-			return nil
-		case stale:
+		if stale || own != nil || lacking >= 0 {
+			if !o.host.Room() {
+				q.Offer()
+				return nil
+			}
 			o.host.Spend(1)
-			q.again(k)
-			continue
-		default:
-			o.host.Spend(1)
-			o.holdKey(k, lacking)
+			switch {
+			case stale:
+				k.class.scheduler.queue.again(k)
+			case own != nil:
+				o.gate(k, own)
+			default:
+				o.holdKey(k, lacking)
+			}
 			continue
 		}
 		if len(cl.flows) > 0 {
@@ -424,6 +455,8 @@ func (q *Queue) Take(k *Key) {
 	cl := k.class
 	if len(cl.flows) > 0 {
 		q.order.admit(cl, k)
+	} else if k.hasSet {
+		q.order.consume(k)
 	}
 	k.visit()
 	k.credit -= int64(k.placedCost)
@@ -447,7 +480,9 @@ func (q *Queue) again(k *Key) {
 // Refresh moves a key to the class that its next message belongs to now: a throttle was set for the first time or
 // deleted, or the queue has become free. Next does it for the key that comes up first, so it may be done in slices.
 func (q *Queue) Refresh(k *Key) {
-	if k.class != nil && k.state == Ready && k.hasSet && q.order.classOf(q, k.set, k.placedCost) != k.class {
-		q.again(k)
+	if k.class != nil && k.state == Ready && k.hasSet {
+		if q.order.place(q, k, k.set, k.placedCost) != k.class {
+			q.again(k)
+		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 // addThrottle creates a throttle with a full bucket. The new version of the table makes all
 // throttle sets look up their throttles again.
 func (o *Order) addThrottle(key string, set Limits) *throttle {
-	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: o.now, entries: map[*Queue]*entry{}, waitingKeys: waitingKeys{countedAt: o.now}, freedAt: o.now, timer: -1}
+	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: o.now, waitingKeys: waitingKeys{countedAt: o.now}, freedAt: o.now, timer: -1}
 	t.adapt(nil)
 	o.throttles[key] = t
 	o.version++
@@ -59,6 +59,11 @@ func (o *Order) arm(t *throttle) {
 		o.disarm(t)
 		return
 	}
+	o.setTimer(t, at)
+}
+
+// setTimer sets the timer of a throttle to a time.
+func (o *Order) setTimer(t *throttle, at int64) {
 	t.wakeAt = max(at, o.now+1)
 	if t.timer < 0 {
 		o.timers.Push(t)
@@ -86,6 +91,7 @@ type Set struct {
 	unset   []*unsetKey // the other keys
 	version uint64      // of the order for which set, unset and class hold
 	class   *class      // of messages with this set; nil: not looked up
+	owned   bool        // the throttles were the key's own when class was looked up
 }
 
 // limits returns the throttles of a set, which may be nil, in the order of its throttle keys. It looks them up again

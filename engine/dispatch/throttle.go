@@ -53,6 +53,11 @@ type throttle struct {
 
 	adaptive *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
 
+	owner   *Key  // the only key whose next message names it, see own.go; nil: there is none, or it is shared
+	gating  bool  // it has stopped its owner
+	shared  bool  // the keys that name it are in classes that do
+	gatedAt int64 // when it stopped its owner, Unix nanoseconds
+
 	entries     map[*Queue]*entry      // by queue, of queues with classes that name it
 	line        intrusive.Heap[*entry] // entries that take part in its room, by turn
 	vtime       float64                // virtual time: the start tag of the last turn, see line.go
