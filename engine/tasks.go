@@ -25,7 +25,7 @@ import (
 // After a recovery, parked tasks are queued again and keep the end of their wait. Tasks that
 // were concluded in a failed batch are refused with ErrMisconf.
 type taskQueue struct {
-	budget  budget
+	budget  turnBudget
 	later   []*Task // unblocked, but their clients have used their share of this turn
 	backlog []*Task // taken from the inbox and not applied yet, oldest first
 	yielded []*Task // parked until the next turn, oldest first
@@ -266,7 +266,7 @@ func (cl *Client) Waits() bool { return cl.waits.Load() }
 //     its bytes plus recordWeight for each record.
 //
 // The calls of a transaction are in one batch. They spend units, but never yield (transactionWork).
-type budget struct {
+type turnBudget struct {
 	turn  int // units of a turn: turnUnits; tests set other values
 	left  int // units left in the current step; negative if a unit of work was larger
 	spent int // units used in this turn, by all steps
@@ -289,10 +289,10 @@ const (
 )
 
 // part returns 1/of of a turn's budget, at least one unit.
-func (b *budget) part(of int) int { return max(b.turn/of, 1) }
+func (b *turnBudget) part(of int) int { return max(b.turn/of, 1) }
 
 // share is how many units a client may use in one turn before others go first.
-func (b *budget) share() int { return b.part(4) }
+func (b *turnBudget) share() int { return b.part(4) }
 
 // slice begins a step whose work continues from turn to turn. The step ends after the units,
 // or when all slices together have added sliceWeight to the open batch.
