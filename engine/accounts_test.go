@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -103,7 +102,7 @@ func TestBudgetsAreTheSumOfWhatWasAnswered(t *testing.T) {
 					req.Amount, req.Charge = max(was, -was), was < 0
 				}
 			}
-			_, change := req.kind()
+			_, change := req.Kind()
 			balance, err := w.move(req)
 			was, again := m.ids[req.ID]
 			switch {
@@ -274,28 +273,6 @@ func TestAMonthOfManyBudgetsBeginsWithoutATurn(t *testing.T) {
 	if i := w.budget("budget-7"); i.Balance != 200 || i.NextAt.Day() != 1 {
 		t.Errorf("after a restart: %+v", i)
 	}
-}
-
-// TestAMillionBudgetsTakeAtMost256BytesEach measures 200,000 of them, in fewer blocks of memory.
-func TestAMillionBudgetsTakeAtMost256BytesEach(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs memory")
-	}
-	const budgets = 200_000
-	var s accountTable
-	s.reset()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for i := range budgets {
-		s.add(&account{name: fmt.Sprintf("budget-%025d", i), made: uint64(i)})
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if each := float64(after.HeapAlloc-before.HeapAlloc) / budgets; each > 256 || each < 100 {
-		t.Errorf("%.0f bytes each", each)
-	}
-	runtime.KeepAlive(&s)
 }
 
 func TestDaysOfTheLedgerAreDroppedAsAWhole(t *testing.T) {

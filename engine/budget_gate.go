@@ -2,37 +2,23 @@ package engine
 
 import (
 	"iter"
+
+	"github.com/faisca/fila/engine/budget"
 )
 
 // This file is what keys that wait for budgets need of them: events, refills, and why a message is not covered. In
 // what order they go is decided in dispatch.
 
-// ranDry emits, once until credits have come in, that a key waits for a budget. Credits that do
-// not suffice for all keys that wait emit it again, so a subscriber that adds credits is told when
-// they were too few. The state is in memory only: a start begins without it.
-func (c *core) ranDry(a *account) {
-	if !a.dry {
-		a.dry = true
-		c.emitBudget(EventBudgetEmpty, a)
-	}
-}
-
 // emitBudget emits an event of a budget.
-func (c *core) emitBudget(kind EventKind, a *account) {
-	c.emit(Event{Kind: kind, Budget: a.name, Balance: a.sums.Balance(), Available: a.sums.Available()})
-}
-
-// freed records that an account has got more available, and has the keys looked at that wait for it.
-func (c *core) freed(a *account) {
-	a.freedIn = c.out.batchNo
-	c.order.Freed(a.name)
+func (c *core) emitBudget(kind EventKind, a *budget.Account) {
+	c.emit(Event{Kind: kind, Budget: a.Name(), Balance: a.Balance(), Available: a.Available()})
 }
 
 // budgetGate is a budget as the order of delivery knows it: whether it covers a charge. It keeps the timer of its
 // next refill, while keys wait for the budget.
 type budgetGate struct {
 	core    *core
-	account *account
+	account *budget.Account
 	wakeAt  int64 // of its timer, by the system clock, see core.calendar
 	timer   int   // index in accountTable.timers; -1: no timer
 }
@@ -40,17 +26,27 @@ type budgetGate struct {
 func (g *budgetGate) Before(o *budgetGate) bool { return g.wakeAt < o.wakeAt }
 func (g *budgetGate) Index() *int               { return &g.timer }
 
-func (g *budgetGate) Covers(charge int64) bool { return g.core.covers(g.account, charge) }
-func (g *budgetGate) Cover() int64             { return g.core.cover(g.account) }
-func (g *budgetGate) RanDry()                  { g.core.ranDry(g.account) }
+// Covers and Cover count refills that are due. They are written when credits are reserved, when a key begins to wait,
+// or by the timer.
+func (g *budgetGate) Covers(charge int64) bool { return charge == 0 || charge <= g.Cover() }
+func (g *budgetGate) Cover() int64             { return g.account.CoverAt(g.core.moment().Calendar) }
+
+// RanDry emits, once until credits have come in, that a key waits for the budget. Credits that do
+// not suffice for all keys that wait emit it again, so a subscriber that adds credits is told when
+// they were too few.
+func (g *budgetGate) RanDry() {
+	if g.account.RunDry() {
+		g.core.emitBudget(EventBudgetEmpty, g.account)
+	}
+}
 
 func (g *budgetGate) Await(waits bool) {
 	if waits {
-		g.account.awaited = g
+		g.core.accounts.awaited[g.account] = g
 		g.core.armRefill(g)
 		return
 	}
-	g.account.awaited = nil
+	delete(g.core.accounts.awaited, g.account)
 	if g.timer >= 0 {
 		g.core.accounts.timers.Remove(g)
 	}
@@ -59,7 +55,7 @@ func (g *budgetGate) Await(waits bool) {
 // armRefill sets the timer of a budget that keys wait for to its next refill.
 func (c *core) armRefill(g *budgetGate) {
 	c.catchUp(g.account)
-	at := g.account.sums.NextAt
+	at := g.account.NextAt()
 	if now := c.calendar(); at != 0 && at <= now { // the store is full
 		at = now + int64(c.cfg.RetryInterval)
 	}
@@ -90,13 +86,13 @@ func (c *core) expireRefills() {
 }
 
 // lacks iterates over the budgets that do not cover a message, by name.
-func (c *core) lacks(m *message) iter.Seq2[string, *account] {
-	return func(yield func(string, *account) bool) {
+func (c *core) lacks(m *message) iter.Seq2[string, *budget.Account] {
+	return func(yield func(string, *budget.Account) bool) {
 		if m.key.queue.isDLQ() {
 			return
 		}
 		for i, a := range c.accountsOf(m.throttles) {
-			if (a == nil || !a.sums.Covers(m.throttles.Charge)) && !yield(m.throttles.Budgets[i], a) {
+			if (a == nil || !a.Covers(m.throttles.Charge)) && !yield(m.throttles.Budgets[i], a) {
 				return
 			}
 		}
@@ -126,13 +122,10 @@ func (c *core) lack(m *message) (first *Lack) {
 	for name, a := range c.lacks(m) {
 		l := &Lack{Budget: name, Charge: m.throttles.Charge, missing: a == nil}
 		if a != nil {
-			s := a.sums // a copy, which is refilled
-			l.Available = s.Available()
-			if s.Fill() > 0 && s.Covers(l.Charge) && s.NextAt != 0 {
-				l.ReadyAt = unix(s.NextAt)
-			}
-			if most := s.Refill.Max; most > 0 && most+s.Debt < l.Charge {
-				l.never = most
+			of := a.Lack(l.Charge)
+			l.Available, l.never = of.Available, of.Most
+			if of.ReadyAt != 0 {
+				l.ReadyAt = unix(of.ReadyAt)
 			}
 		}
 		switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/storage"
 )
 
 // payingHook is a script that decides what pays for a message.
@@ -426,14 +427,14 @@ func TestHooksSeeARefillThatNothingElseHasLookedAt(t *testing.T) {
 	if _, err := w.move(BudgetMove{Name: "acme", Amount: 130, Charge: true, Force: true}); err != nil {
 		t.Fatal(err)
 	}
-	a := w.core.accounts.byName.Get("acme")
+	a := w.core.accounts.Get("acme")
 	for i, want := range []int64{-30, 70, 170, 250, 250} {
 		w.enqueue("q", "k", "x")
 		if got := seen[len(seen)-1]; got != want {
 			t.Errorf("after %d minutes the hook sees %d, want %d", i, got, want)
 		}
-		if a.sums.Balance() != -30 {
-			t.Fatalf("after %d minutes the balance is %d: something else has looked", i, a.sums.Balance())
+		if a.Balance() != -30 {
+			t.Fatalf("after %d minutes the balance is %d: something else has looked", i, a.Balance())
 		}
 		w.Advance(time.Minute)
 	}
@@ -467,7 +468,9 @@ func TestASnapshotDoesNotCopyBudgets(t *testing.T) {
 	}
 	few := turn()
 	for i := range 100_000 {
-		w.core.accounts.add(&account{name: fmt.Sprint("b", i), made: uint64(i) + 1000})
+		if err := w.core.accounts.Restore(fmt.Sprint("b", i), &storage.Budget{Made: uint64(i) + 1000}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if many := turn(); many > few+10 {
 		t.Errorf("%v allocations beside 100,000 budgets, %v alone", many, few)

@@ -26,9 +26,9 @@
 //	throttles.go holders.go          the settings of throttles; the leases that keep one full
 //	key.go read.go                   a fairness key, its head cache, and window reads
 //	ordered.go                       queues that deliver one message of a key at a time
-//	accounts.go account_moves.go     budgets: prepaid credits, their movements and what is shown
-//	account_ids.go                   ids of movements, so that a repeated one is done once
-//	budget_gate.go                   what keys that wait for credits need of a budget
+//	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
+//	accounts.go account_ids.go       commands about budgets; look-ups of ids of movements
+//	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
 //	result.go                        clients that wait for results
 //	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
@@ -103,8 +103,9 @@
 //     additions that no record has, a checkpoint is due or under way.
 //  28. Budgets are found under their names. Those that have changed since the last cut are
 //     listed, and no other. A budget has a calendar if and only if it has a refill. The days
-//     of the ledger contain its newest entry.
-//  29. A budget has reserved the charges of the leases that name it, each of them once.
+//     of the ledger contain its newest entry. Package budget checks this.
+//  29. A budget has reserved the charges of the leases that name it, each of them once. The engine
+//     adds up the leases, package budget compares.
 //  30. A key that waits for a budget is in draw.held of its class and not in the calendar, with
 //     the charge of its next message. A draw with such keys is in the line of its budget unless
 //     it has a loose key. No draw is in a line whose budget covers one of its keys.

@@ -341,8 +341,8 @@ func (c *core) checkPaid(q *queue, req *Enqueue) error {
 		case a == nil:
 			return noBudget(req.Budgets[i])
 		}
-		if c.catchUp(a); a.refuse && !a.sums.Covers(charge) {
-			return fmt.Errorf("%w: budget %.80q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, a.name, a.sums.Available(), a.sums.Debt, charge)
+		if c.catchUp(a); a.Refuses(charge) {
+			return fmt.Errorf("%w: budget %.80q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, a.Name(), a.Available(), a.Debt(), charge)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -286,8 +287,8 @@ func (tx *Tx) QueueStats(name string) (Counts, error) {
 // next page, 0 at the end. Unlike Budgets it computes no refill, so what looks at all budgets every
 // few seconds writes none of them.
 func (tx *Tx) BudgetNames(cursor uint64, count int, each func(name string, waiting int64)) (next uint64) {
-	return tx.core.accounts.list.Walk(cursor, count, func(a *account) {
-		each(a.name, tx.core.order.Waiting(a.name))
+	return tx.core.accounts.Walk(cursor, count, func(a *budget.Account) {
+		each(a.Name(), tx.core.order.Waiting(a.Name()))
 	})
 }
 

@@ -83,7 +83,7 @@ func (h host) Spend(units int)            { h.spend(units) }
 func (h host) Announce(q *dispatch.Queue) { h.announceReady(q.Owner().(*queue)) }
 
 func (h host) Budget(name string) dispatch.Budget {
-	if a := h.accounts.byName.Get(name); a != nil {
+	if a := h.accounts.Get(name); a != nil {
 		return &budgetGate{core: h.core, account: a, timer: -1}
 	}
 	return nil

@@ -419,18 +419,7 @@ func (v hookView) Signal(subject, name, window string) (float64, error) {
 
 // Budget implements hook.View. What is available is as of the last turns, as signals are.
 func (v hookView) Budget(name string) (available int64, ok bool) {
-	if v.budgets == nil {
-		return 0, false
-	}
-	a := v.budgets.Get(name)
-	if a == nil {
-		return 0, false
-	}
-	now := v.now.UnixNano()
-	if ticks := a.calendar.Load().Schedule(); ticks != nil {
-		return a.sums.AvailableAt(now, ticks), true
-	}
-	return a.sums.AvailableAt(now, nil), true
+	return v.budgets.Available(name, v.now.UnixNano())
 }
 
 // SignalsOf returns how many signals a subject has, counted up to a number.

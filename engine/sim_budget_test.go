@@ -407,7 +407,7 @@ func (s *sim) budgetsAtEnd() {
 		})})
 	}
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
-		for a := range tx.core.accounts.list.All() {
+		for a := range tx.core.accounts.All() {
 			if i := tx.core.budgetInfo(a); i.Reserved != 0 || i.Waiting != 0 {
 				s.oracle.fail("budget %s: nothing is leased, %d is reserved; %d keys wait", i.Name, i.Reserved, i.Waiting)
 			}
@@ -430,8 +430,8 @@ func (s *sim) breakBudgets() {
 	case creditNotSeen:
 		c.order.Inside().HideCredits()
 	case creditNotWritten:
-		for a := range c.accounts.list.All() {
-			a.freedIn = 0
+		for a := range c.accounts.All() {
+			a.Inside().ForgetBatch()
 		}
 	default:
 	}
@@ -463,10 +463,8 @@ func (s *sim) repeatRefills() {
 	if s.mutant != refillRepeated {
 		return
 	}
-	for a := range c.accounts.list.All() {
-		if ticks := a.calendar.Load().Schedule(); ticks != nil {
-			a.sums.NextAt = ticks.First(c.calendar())
-		}
+	for a := range c.accounts.All() {
+		a.Inside().RepeatTicks(c.calendar())
 	}
 }
 

@@ -5,10 +5,9 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/faisca/fila/engine/internal/directory"
+	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/ledger"
 )
 
 // Snapshot is the state of the engine that connections read without a task: the hooks of the
@@ -19,12 +18,11 @@ import (
 type Snapshot struct {
 	hooks       ordered[queueHooks]
 	config      ordered[string]
-	configBytes int                           // total size of the keys and values of config
-	dedup       ordered[*generations]         // by name, of queues with deduplication ids
-	topics      ordered[*bindings]            // by name
-	signals     *signals.View                 // nil before the first recovery
-	budgets     *directory.Directory[account] // the same
-	ledgerDays  ledger.Days                   // that may have ids of movements of budgets
+	configBytes int                   // total size of the keys and values of config
+	dedup       ordered[*generations] // by name, of queues with deduplication ids
+	topics      ordered[*bindings]    // by name
+	signals     *signals.View         // nil before the first recovery
+	budgets     budget.View
 }
 
 // queueHooks are the hooks of a queue and the bounds of their calls.

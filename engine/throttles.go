@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/storage"
 )
@@ -168,8 +169,7 @@ func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next
 // Names or budgets are not empty.
 type throttleSet struct {
 	dispatch.Set
-	accounts   []*account // the budgets, in the order of their names; nil for one that does not exist
-	accountsIn uint64     // version of the accountTable for which accounts hold
+	accounts budget.Found // of the budgets
 }
 
 // of returns the set for the order of delivery: nil if there is none.

@@ -31,13 +31,15 @@ func floors() map[string]floor {
 		// What is on disk, behind an interface, and what reads records.
 		"store": {packages: []string{"storage", "storage/storetest"}, sees: []string{"values", "store"}},
 		"rocks": {packages: []string{"storage/rocks/..."}, sees: []string{"values", "store", "rocks"}, tests: []string{"testkit"}},
-		// The contract between engine and scripts, and the ledger of budgets.
-		"records":   {packages: []string{"internal/hook", "internal/ledger"}, sees: []string{"values", "store"}},
-		"scripting": {packages: []string{"scripting"}, sees: []string{"values", "store", "records"}},
+		// What has moved budgets, read from the store.
+		"ledger": {packages: []string{"internal/ledger"}, sees: []string{"values", "store"}},
+		// The contract between engine and scripts.
+		"hooks":     {packages: []string{"internal/hook"}, sees: []string{"values", "store"}},
+		"scripting": {packages: []string{"scripting"}, sees: []string{"values", "store", "hooks"}},
 		// The engine. A room knows no other room, and not the engine.
 		"parts":  {packages: []string{"engine/internal/..."}, sees: []string{"values", "store", "parts"}},
-		"rooms":  {packages: []string{"engine/..."}, sees: []string{"values", "store", "parts"}},
-		"engine": {packages: []string{"engine"}, sees: []string{"values", "store", "records", "parts", "rooms"}, tests: []string{"nodes"}},
+		"rooms":  {packages: []string{"engine/..."}, sees: []string{"values", "store", "ledger", "parts"}},
+		"engine": {packages: []string{"engine"}, sees: []string{"values", "store", "ledger", "hooks", "parts", "rooms"}, tests: []string{"nodes"}},
 		// The wire: links between nodes know bytes and frames.
 		"wire": {packages: []string{"resp", "internal/cluster/relay", "internal/cluster/topology"}, sees: []string{"values", "wire"}},
 		// The description of commands: it does not know what a command does.
@@ -47,15 +49,15 @@ func floors() map[string]floor {
 		// Breaks one promise of a binary built for tests.
 		"faults": {packages: []string{"internal/fault"}, sees: []string{"store", "engine", "wire"}},
 		// What commands use and serve: they know no session and no command.
-		"services": {packages: []string{"internal/events", "internal/ops/metrics", "internal/ops/telemetry", "internal/ops/tracing"}, sees: []string{"values", "records", "engine", "wire"}, tests: []string{"store", "otlp"}},
-		"commands": {packages: []string{"commands"}, sees: []string{"values", "records", "engine", "wire", "syntax", "services"}, tests: []string{"scripting", "store", "checks", "otlp"}},
+		"services": {packages: []string{"internal/events", "internal/ops/metrics", "internal/ops/telemetry", "internal/ops/tracing"}, sees: []string{"values", "hooks", "engine", "wire"}, tests: []string{"store", "otlp"}},
+		"commands": {packages: []string{"commands"}, sees: []string{"values", "ledger", "hooks", "engine", "wire", "syntax", "services"}, tests: []string{"scripting", "store", "checks", "otlp"}},
 		// The client side: the command line, and HTTP for operators, which know the broker as a client does.
 		"clients": {packages: []string{"cli/...", "internal/ops/admin/..."}, sees: []string{"values", "clients"}, tests: []string{"commands", "engine", "store", "wire", "checks"}},
 		// What looks at a store or at the table of commands and serves no client.
 		"checks": {packages: []string{"internal/broker/backup", "internal/broker/compat", "internal/broker/verify"}, sees: []string{"values", "store", "engine", "syntax"}},
 		"broker": {
 			packages: []string{"internal/broker"},
-			sees:     []string{"values", "store", "rocks", "records", "scripting", "engine", "wire", "syntax", "nodes", "faults", "services", "commands", "clients", "checks"},
+			sees:     []string{"values", "store", "rocks", "hooks", "scripting", "engine", "wire", "syntax", "nodes", "faults", "services", "commands", "clients", "checks"},
 		},
 		"main": {packages: []string{"main"}, sees: []string{"broker"}},
 		// Tests from outside: they see a broker that runs. Only what damages a store reads its files.

@@ -30,7 +30,7 @@ func commandPackages() []string {
 
 func TestATurnReadsNoClock(t *testing.T) {
 	for _, s := range sources(t) {
-		if in(s, append(commandPackages(), "engine", "engine/dispatch")...) && !loop(s.path) {
+		if in(s, append(commandPackages(), "engine", "engine/budget", "engine/dispatch")...) && !loop(s.path) {
 			report(t, clockUse(s))
 		}
 	}
@@ -38,7 +38,7 @@ func TestATurnReadsNoClock(t *testing.T) {
 
 func TestATurnHasNoGoroutineLockOrChannel(t *testing.T) {
 	for _, s := range sources(t) {
-		if in(s, "engine", "engine/dispatch") && !loop(s.path) {
+		if in(s, "engine", "engine/budget", "engine/dispatch") && !loop(s.path) {
 			report(t, concurrency(s))
 		}
 	}
