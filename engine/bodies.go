@@ -240,7 +240,7 @@ func (t *bodyTable) check(c *core, bad report) {
 	}
 	for _, q := range c.queues.byName {
 		for k := range q.roster.All() {
-			for _, m := range k.window {
+			for _, m := range k.window.All() {
 				hold(m)
 			}
 		}
@@ -248,8 +248,8 @@ func (t *bodyTable) check(c *core, bad report) {
 	for _, m := range c.leases.byID {
 		hold(m)
 	}
-	for _, e := range c.delayed.index.heap.Entries() {
-		hold(e.m)
+	for _, e := range c.delayed.index.All() {
+		hold(e.Message)
 	}
 	for _, counts := range []map[ID]int{t.counts, t.older} {
 		for id, n := range counts {

@@ -169,7 +169,7 @@ func (c *core) extract(w *changeLog, f *foundMessage) *message {
 	if m.body == nil {
 		c.setBody(m, f.m.body)
 	}
-	m.key.touch(m.place)
+	m.key.window.Changed(m.Position())
 	c.settle(m.key)
 	return m
 }
@@ -178,10 +178,10 @@ func (c *core) extract(w *changeLog, f *foundMessage) *message {
 // no structure.
 func (c *core) extractReady(f *foundMessage) *message {
 	k := f.m.key
-	if !k.inWindow(f.m.place) {
+	if !k.window.Before(f.m.Position()) {
 		return f.fresh()
 	}
-	m := k.removeAt(f.m.place)
+	m := k.window.Remove(f.m.Position())
 	if m != nil {
 		c.heads.messages--
 	}
@@ -195,10 +195,10 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 		c.endLease(m)
 		return m
 	}
-	if d := c.delayed.index.byID[f.m.id]; d != nil && d.mk.Queue == k.queue.no {
+	if d := c.delayed.index.Find(f.m.id); d != nil && d.Key.Queue == k.queue.no {
 		c.unschedule(d)
-		if d.m != nil {
-			return d.m
+		if d.Message != nil {
+			return d.Message
 		}
 		return f.fresh()
 	}
@@ -434,7 +434,7 @@ func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struc
 	}
 	left -= int64(len(s.leased))
 	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
-		if m.key.queue == q && m.key.idHash == hash && !m.key.purged() {
+		if m.key.queue == q && m.key.hash.idHash() == hash && !m.key.purged() {
 			s.leased[m.id] = struct{}{}
 			left--
 		}

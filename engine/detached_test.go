@@ -365,8 +365,8 @@ func TestAPurgeReclaimsLeasesInPortions(t *testing.T) {
 				}
 				w.sound()
 			}
-			if len(c.leases.byID) != 1 || w.inUse("t") != 0 || c.delayed.index.heap.Len()+c.ttl.index.heap.Len() != 0 {
-				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), w.inUse("t"), c.delayed.index.heap.Len(), c.ttl.index.heap.Len())
+			if len(c.leases.byID) != 1 || w.inUse("t") != 0 || c.delayed.index.Len()+c.ttl.index.Len() != 0 {
+				t.Errorf("%d leases are left, %d places in the throttle, %d delayed, %d ends", len(c.leases.byID), w.inUse("t"), c.delayed.index.Len(), c.ttl.index.Len())
 			}
 			w.must(func(tx *Tx) error {
 				if got, err := tx.Ack("other", []Receipt{kept[0].Receipt}); got != 1 || err != nil {

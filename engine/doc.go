@@ -24,7 +24,8 @@
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
 //	throttles.go holders.go          the settings of throttles; the leases that keep one full
-//	key.go read.go                   a fairness key, its head cache, and window reads
+//	window/                          a package: what is in memory of keys and due-time indexes, and reads
+//	key.go read.go                   a fairness key; when windows are read
 //	ordered.go                       queues that deliver one message of a key at a time
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
 //	accounts.go account_ids.go       commands about budgets; look-ups of ids of movements
@@ -47,8 +48,9 @@
 // # Memory is a window on the disk
 //
 // Everything that a reply has promised is in the store. Memory has what is about to happen: the
-// head cache of each fairness key (key.go), the head of the due-time index (due.go), and all
-// live leases. Off-loop reads (read.go) refill head caches.
+// head cache of each fairness key (key.go), the heads of the due-time indexes (due.go), and all
+// live leases. Off-loop reads (read.go) refill head caches. Where memory ends, and what a read may
+// miss, is in package window.
 //
 // # Invariants
 //
@@ -72,7 +74,7 @@
 //  9. A head cache contains ready messages before the edge, in the order of their positions.
 //  10. A body stays in memory until the store has it.
 //  11. A message is in one structure at a time.
-//  12. A key has a backlog on disk if and only if its edge is not the last position.
+//  12. A key without an edge has no backlog on disk: all of its messages are in memory or delayed.
 //  13. A key with an empty head cache and a backlog on disk has requested a read.
 //  14. A key without messages is forgotten.
 //  15. Each lease has one timer, and timers are in order.

@@ -32,7 +32,7 @@ func TestTheTimeOfADelayedKeyCostsABoundedPartOfATurn(t *testing.T) {
 	w.delay("few", 10)
 	most := 2 * w.core.cfg.DueWindow
 	w.delay("many", most-10)
-	if n := w.core.delayed.index.heap.Len(); n != most {
+	if n := w.core.delayed.index.Len(); n != most {
 		t.Fatalf("the head has %d entries, the test is about %d", n, most)
 	}
 	for queue, n := range map[string]int{"few": 10, "many": most - 10} {

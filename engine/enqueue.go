@@ -304,7 +304,7 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 		c.reportRejected(r)
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
-	m := c.newMessage(k, c.rankOf(q, req))
+	m := c.newMessage(k, req.hash.idHash(), c.rankOf(q, req))
 	m.throttles, m.cost, m.expires = c.throttleSet(k, req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), a.expires
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
@@ -348,12 +348,12 @@ func (c *core) checkPaid(q *queue, req *Enqueue) error {
 	return nil
 }
 
-// newMessage makes a message with a new id. The caller stores it with insert. It renews the
+// newMessage makes a message with a new id, which contains the hash of its key. The caller stores it with insert. It renews the
 // reservation of ids when the new id has reached the reserved bound.
-func (c *core) newMessage(k *fairKey, rank uint8) *message {
+func (c *core) newMessage(k *fairKey, idHash uint32, rank uint8) *message {
 	m := &message{key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo}
 	m.rank = rank
-	m.id = c.ids.next(c.now, k.idHash, rank)
+	m.id = c.ids.next(c.now, idHash, rank)
 	if c.ids.last >= c.ids.until {
 		c.reserveIDs()
 	}

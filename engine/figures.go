@@ -334,8 +334,8 @@ func (f *keyFigures) add(c *core, k *fairKey) {
 	f.States[state]++
 	f.top[ByDepth].offer(k.total, k.name)
 	f.top[ByDelivered].offer(int64(k.stats.delivered), k.name)
-	if len(k.window) > 0 {
-		since := k.window[0].since
+	if k.window.Len() > 0 {
+		since := k.window.First().since
 		if f.oldest == 0 || since < f.oldest {
 			f.oldest = since
 		}

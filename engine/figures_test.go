@@ -105,8 +105,8 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 			i := c.describe(k)
 			states[slices.Index(words[:], i.State)]++
 			values[ByDepth][k.name], values[ByDelivered][k.name] = i.Depth, int64(i.Delivered)
-			if len(k.window) > 0 {
-				since := k.window[0].since
+			if k.window.Len() > 0 {
+				since := k.window.First().since
 				if oldest == 0 || since < oldest {
 					oldest = since
 				}

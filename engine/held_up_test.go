@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -118,7 +119,7 @@ func TestRemovedMessagesDelayNoOthers(t *testing.T) {
 func TestAReadDuringVeryManyChangesIsMadeAgain(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Window = 8 })
 	w.queue("q", QueueOptions{})
-	ids := w.fill("k", changedMax+100, nil)
+	ids := w.fill("k", window.ChangedMax+100, nil)
 	w.Lazy = func() bool { return true }
 	for len(w.core.leases.byID) < 8 { // all others are on disk
 		w.tick(&Task{Call: callFunc(func(tx *Tx) error {

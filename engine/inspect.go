@@ -331,7 +331,7 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 		}
 		n++
 		if req.add(k) {
-			c.spend(len(k.window) / memoryKeysPerUnit)
+			c.spend(k.window.Len() / memoryKeysPerUnit)
 		}
 		return true
 	})
@@ -350,13 +350,13 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 // add adds the memory of a key, and reports whether the key was one of the samples.
 func (req *QueueMemory) add(k *fairKey) bool {
 	req.keys += int64(unsafe.Sizeof(*k)) + int64(len(k.name)) + mapEntryBytes
-	req.messages += int64(len(k.window))
+	req.messages += int64(k.window.Len())
 	if req.Samples != 0 && req.samples == 0 {
 		return false
 	}
 	req.samples--
-	req.seen += int64(len(k.window))
-	for _, m := range k.window {
+	req.seen += int64(k.window.Len())
+	for _, m := range k.window.All() {
 		req.payload += int64(len(m.body))
 	}
 	return true

@@ -122,12 +122,12 @@ func (c *core) checkQueue(q *queue, bad report) {
 	}
 }
 
-// check verifies that the messages of the index are delayed (8).
+// check verifies the index, and that its messages are delayed (8).
 func (d *delayedMessages) check(_ *core, bad report) {
 	d.index.check(bad)
-	for i, e := range d.index.heap.Entries() {
-		if e.m != nil && e.m.status != delayed {
-			bad(8, "due entry %d of message %s is broken", i, e.mk.ID)
+	for i, e := range d.index.All() {
+		if e.Message != nil && e.Message.status != delayed {
+			bad(8, "due entry %d of message %s is broken", i, e.Key.ID)
 		}
 	}
 }
@@ -135,30 +135,15 @@ func (d *delayedMessages) check(_ *core, bad report) {
 // check verifies the index (8). A message in it may be ready, delayed or on disk only.
 func (t *ttlMessages) check(_ *core, bad report) { t.index.check(bad) }
 
-// check verifies that the head of an index has only entries before the edge, and that heap,
-// map and the lists by queue have the same entries (8).
 func (x *dueIndex) check(bad report) {
-	listed := 0
-	for no, of := range x.byQueue {
-		for d := of.Head(); d != nil; d = d.Next() {
-			if listed++; d.mk.Queue != no || x.byID[d.mk.ID] != d || d.Next() != nil && d.Next().Prev() != d || of.Len() == 0 {
-				bad(8, "message %s is listed by mistake", d.mk.ID)
-			}
-		}
-	}
-	if listed != x.heap.Len() || listed != len(x.byID) {
-		bad(8, "%d of %d messages are listed", listed, x.heap.Len())
-	}
-	for i, d := range x.heap.Entries() {
-		if d.i != i || x.byID[d.mk.ID] != d || x.onDisk(d.key) {
-			bad(8, "entry %d of message %s is broken", i, d.mk.ID)
-		}
+	if err := x.Check(); err != nil {
+		bad(8, "%v", err)
 	}
 }
 
 // hashed reports whether the hashes of a key are those of its name, and ids lead to the key.
 func (q *queue) hashed(k *fairKey) bool {
-	return k.idHash == keyHash(k.name) && k.hash == hashName(k.name) && slices.Contains(q.keys.withID(k.idHash), k)
+	return k.hash == hashName(k.name) && slices.Contains(q.keys.withID(keyHash(k.name)), k)
 }
 
 // check verifies that a recurring message has a timer, is in the current round, or waits for
@@ -180,18 +165,21 @@ func (t *cronTable) check(c *core, bad report) {
 	}
 }
 
-// checkFairKey verifies the state of a key as its header draws it: the window is ordered, ready
-// and before the edge (9), bodies are readable (10), no message is in two structures (11), the
-// edge tells whether there is a backlog (12), the key is in a class if it can deliver (2), a key
+// checkFairKey verifies the state of a key as its header describes it: the window is ordered, ready
+// and before the edge (9), bodies are readable (10), no message is in two structures (11), a key
+// without an edge has no backlog (12), the key is in a class if it can deliver (2), a key
 // that awaits a read has requested one (13), and an idle key does not exist (14).
 func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	name := k.name
 	if q.keys.get(name) != k || k.queue != q || !q.hashed(k) {
 		bad(1, "key %q of %q is not where it should be", name, q.name)
 	}
-	for i, m := range k.window {
-		if m.status != ready || m.key != k || !m.place.less(k.edge) || i > 0 && !k.window[i-1].place.less(m.place) {
-			bad(9, "key %q of %q: message %s does not belong at %d of the window", name, q.name, m.id, i)
+	if err := k.window.Check(); err != nil {
+		bad(9, "key %q of %q: %v", name, q.name, err)
+	}
+	for _, m := range k.window.All() {
+		if m.status != ready || m.key != k {
+			bad(9, "key %q of %q: message %s does not belong into the window", name, q.name, m.id)
 		}
 		// Without the body and before the commit of its record, no copy could be delivered.
 		if m.body == nil && m.batch > c.out.committed {
@@ -201,26 +189,23 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 			bad(11, "message %s is ready and something else", m.id)
 		}
 	}
-	if slices.ContainsFunc(k.window, func(m *message) bool { return m.rank > k.rankMax }) {
-		bad(9, "key %q of %q: a message of its window has a greater rank than %d", name, q.name, k.rankMax)
-	}
-	if k.hasBacklog == (k.edge == lastPlace) {
-		bad(12, "key %q of %q: backlog is %v and the edge %v", name, q.name, k.hasBacklog, k.edge)
+	if inMemory := int64(k.window.Len()) + k.leased + k.delayed; k.counted && !k.window.More() && k.total != inMemory {
+		bad(12, "key %q of %q has no edge and %d messages, of which it knows %d", name, q.name, k.total, inMemory)
 	}
 	// A key that awaits a read is in a class, so that it keeps its turn, unless its last read
 	// was empty: then others do not wait for it.
-	if can := !k.paused && !k.waitsForOne() && (len(k.window) > 0 || k.hasBacklog && !k.lastReadEmpty); can != k.Scheduled() {
-		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, len(k.window), k.hasBacklog, k.paused, k.Scheduled())
+	if can := !k.paused && !k.waitsForOne() && (k.window.Len() > 0 || k.window.More() && !k.window.LastReadEmpty()); can != k.Scheduled() {
+		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, k.window.Len(), k.window.More(), k.paused, k.Scheduled())
 	}
 	// Without a read nothing would ever make these messages deliverable.
-	if len(k.window) == 0 && k.hasBacklog && k.read == nil {
+	if k.window.Awaiting() && !k.window.Reading() {
 		bad(13, "key %q of %q awaits a read and has requested none", name, q.name)
 	}
 	if k.idle() {
 		bad(14, "key %q of %q is idle and not forgotten", name, q.name)
 	}
-	if k.counted && k.total < int64(len(k.window))+k.leased+k.delayed {
-		bad(4, "key %q of %q: total %d, %d in window, %d leased", name, q.name, k.total, len(k.window), k.leased)
+	if k.counted && k.total < int64(k.window.Len())+k.leased+k.delayed {
+		bad(4, "key %q of %q: total %d, %d in window, %d leased", name, q.name, k.total, k.window.Len(), k.leased)
 	}
 }
 
@@ -292,8 +277,11 @@ func (c *core) checkOrder(q *queue, bad report) {
 
 // ready returns the next message of a key if it is in memory and has not expired, else nil.
 func (k *fairKey) ready(now int64) *message {
-	if len(k.window) == 0 || k.window[0].expires != 0 && k.window[0].expires <= now {
+	if k.window.Len() == 0 {
 		return nil
 	}
-	return k.window[0]
+	if m := k.window.First(); m.expires == 0 || m.expires > now {
+		return m
+	}
+	return nil
 }

@@ -1,88 +1,66 @@
 package engine
 
 import (
-	"sort"
 	"unsafe"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/window"
 )
 
 // fairKey is a fairness key of a queue. It exists while it has messages of any status, or a
-// read under way. Its ready messages are ordered by place (priority, then id) and divided by
-// the edge: every ready message before the edge is in the window, every one at or after it is
-// in the backlog, on disk only. So memory is bounded by what is about to be delivered, not by
-// what is stored. The states of a key, by its window and its backlog:
+// read under way. Its next ready messages are in its window; those at or behind the edge are on disk
+// only. So memory is bounded by what is about to be delivered, not by what is stored. The states of a
+// key are those of its window (package window):
 //
-//	idle           window empty   no backlog  all messages are leased, delayed or gone
-//	windowed       has messages   no backlog  edge is lastPlace: every ready message is in memory
-//	backlog        has messages   on disk     a window read is requested when the window is half empty
-//	awaiting read  empty          on disk     the next messages are known only after a read
-//
-//	idle → windowed           add: a message is enqueued, returned or due
-//	idle → awaiting read      addOnDisk: a message that is not in memory is due
-//	windowed → backlog        add to a full window, or cut: the edge retreats to an earlier place
-//	windowed → idle           the last message is leased or removed
-//	backlog → awaiting read   the same
-//	awaiting read → windowed, backlog or idle   mergeKey: a read advances the edge
-//	awaiting read → awaiting read   the read was stale, failed, or all it found had changed
-//	                          (lastReadEmpty): it is repeated
+//	complete   every ready message is in memory; if there is none, all messages are leased, delayed or gone
+//	partial    a window read is requested when the window is half empty
+//	awaiting   the next messages are known only after a read. Other keys do not wait for it if the
+//	           last read was stale, failed, or all it found had changed: it is repeated
 //
 // A paused key has the same states, but is in no class, and so has a key of an ordered queue with a
 // message out (ordered.go). settle must follow each transition.
 // A key without messages of any status and without a read is forgotten.
 //
 // With millions of keys each cache line is a miss, so the order of fields is by use, 64 bytes
-// at a time: an enqueue needs the first two lines, a delivery three. A test checks it.
+// at a time: an enqueue needs the first two lines, a delivery the third as well, and it is counted
+// in the fourth. A test checks it.
 type fairKey struct {
-	name   string
-	window []*message // ready, before the edge, in order; stored in few while it fits
-	total  int64      // messages of any status; while not counted, the change since the start
-	queue  *queue
-	idHash uint32 // hash of the name in message ids
-	// hasBacklog is false only if no ready message is at or after the edge.
-	hasBacklog   bool
-	awaitingRead bool // the state above, unless paused
+	name         string
+	total        int64 // messages of any status; while not counted, the change since the start
+	queue        *queue
+	weight       uint32
+	awaitingRead bool // the window is awaiting a read, and the key is not stopped for another reason
 	paused       bool
-	// lastReadEmpty is true if the last read brought no message that can be delivered: the
-	// key leaves its class, so that other keys do not wait for its next read.
-	lastReadEmpty bool
+	counted      bool // total is exact
+	pinned       bool // an operator has set weight or pause: the settings outlive its messages
 
-	few    [3]*message // the memory of short windows, which saves an allocation
-	leased int64       // messages, and the one that is retrying
-	weight uint32
-	// rankMax is at least the rank of every message in the window. It tells that a new
-	// message belongs at the end without reading another one.
-	rankMax uint8
-	counted bool // total is exact
-	pinned  bool // an operator has set weight or pause: the settings outlive its messages
-	stored  bool // a record of its settings exists
+	window       window.Window[*message] // its second half begins the second line
+	dispatch.Key                         // ends the second line with what an enqueue needs, and the third
 
-	dispatch.Key // ends the second line with what an enqueue needs, and the third
-
+	leased    int64 // messages, and the one that is retrying
 	stats     keyDeliveries
 	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
 	delayed   int64        // messages; like total while not counted
 	hash      nameHash     // of name, for the key table
 
-	read        *read // requested, under way or backed off; nil: none
-	edge        place
-	prefetching bool    // in readQueue.prefetch
-	busiest     bool    // in busiest of its queue
-	out         uint32  // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
-	_           [8]byte // ends a cache line
+	out         uint32   // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
+	stored      bool     // a record of its settings exists
+	prefetching bool     // in readQueue.prefetch
+	busiest     bool     // in busiest of its queue
+	_           [24]byte // ends a cache line
 }
 
 // head returns what stands at the head of the key. settle tells it to the order of delivery after each change.
 func (k *fairKey) head() dispatch.Head {
 	h := dispatch.Head{Weight: k.weight, Cost: dispatch.CostMin}
 	switch {
-	case len(k.window) == 0 && !k.hasBacklog:
-	case k.paused || k.waitsForOne() || len(k.window) == 0 && k.lastReadEmpty:
+	case k.window.Len() == 0 && !k.window.More():
+	case k.paused || k.waitsForOne() || k.window.Len() == 0 && k.window.LastReadEmpty():
 		h.State = dispatch.Stopped
-	case len(k.window) == 0:
+	case k.window.Len() == 0:
 		h.State = dispatch.Loading
 	default:
-		m := k.window[0]
+		m := k.window.First()
 		h.State, h.Cost, h.Set = dispatch.Ready, m.cost, m.throttles.of()
 	}
 	return h
@@ -100,7 +78,7 @@ func key(k *dispatch.Key) *fairKey {
 // The caller gives it a message, or settles it, before the turn ends: a key without messages
 // must not remain.
 func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
-	k := &fairKey{queue: q, name: name, hash: h, idHash: h.idHash(), weight: 1, edge: lastPlace, counted: true}
+	k := &fairKey{queue: q, name: name, hash: h, weight: 1, counted: true}
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
@@ -118,149 +96,7 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 
 // idle reports whether the key can be forgotten: it has no messages of any status, and no
 // read that would return to it.
-func (k *fairKey) idle() bool { return k.counted && k.total == 0 && k.read == nil }
-
-// inWindow reports whether a place is before the edge.
-func (k *fairKey) inWindow(p place) bool { return !k.hasBacklog || p.less(k.edge) }
-
-// add puts a ready message into the window and returns true, or leaves it in the backlog,
-// where a later read finds it, and returns false: behind the edge, or at the end of a window
-// that has windowMax messages. newest promises that no message has a greater id.
-func (k *fairKey) add(m *message, newest bool, windowMax int) bool {
-	if !k.inWindow(m.place) {
-		k.addToBacklog(m.place)
-		return false
-	}
-	n := len(k.window)
-	if n == 0 || newest && m.rank >= k.rankMax || !m.place.less(k.window[n-1].place) {
-		if n >= windowMax {
-			k.retreat(m.place)
-			return false
-		}
-		k.push(m)
-	} else {
-		i := sort.Search(n, func(i int) bool { return m.place.less(k.window[i].place) })
-		k.push(k.window[n-1])
-		copy(k.window[i+1:n], k.window[i:])
-		k.window[i] = m
-	}
-	m.status = ready
-	return true
-}
-
-// push appends a message to the window.
-func (k *fairKey) push(m *message) {
-	switch n := len(k.window); {
-	case n == 0:
-		k.window = k.few[:0]
-	case n == cap(k.window) && n <= len(k.few): // few is outgrown: it must not retain messages
-		k.window = append(make([]*message, 0, 4*n), k.window...)
-		k.few = [len(k.few)]*message{}
-	}
-	k.window = append(k.window, m)
-	k.rankMax = m.rank
-}
-
-// cut leaves n messages in the window and returns the others, which are in the backlog from
-// now on: the caller drops them from memory (core.shrink).
-func (k *fairKey) cut(n int) []*message {
-	if len(k.window) <= n {
-		return nil
-	}
-	rest := k.window[n:]
-	k.retreat(rest[0].place)
-	k.window = k.window[:n:n]
-	return rest
-}
-
-// addOnDisk adds a message to the backlog that becomes ready at a place and is not in memory.
-// If the place is before the edge, the edge retreats to it. It returns the messages behind it,
-// which are in the backlog as well: the caller drops them from memory.
-func (k *fairKey) addOnDisk(p place) []*message {
-	if !k.inWindow(p) {
-		k.addToBacklog(p)
-		return nil
-	}
-	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
-	rest := k.cut(i)
-	k.retreat(p)
-	return rest
-}
-
-// addToBacklog records a message that becomes ready behind the edge. A read under way may
-// have missed it and must not advance the edge beyond it.
-func (k *fairKey) addToBacklog(p place) {
-	k.hasBacklog = true
-	if r := k.read; r != nil && p.less(r.unseen) {
-		r.unseen = p
-	}
-}
-
-// retreat moves the edge to an earlier place. A read under way began at the former edge: its
-// result would leave a gap, so it is stale.
-func (k *fairKey) retreat(p place) {
-	k.edge, k.hasBacklog = p, true
-	if k.read != nil {
-		k.read.stale = true
-	}
-}
-
-// touch must be called when a message of the key changes on disk other than by its enqueue: a
-// read under way may have seen its former state, and must leave it out.
-func (k *fairKey) touch(p place) {
-	r := k.read
-	if r == nil || !r.issued || r.stale || p.less(r.from) {
-		return
-	}
-	if len(r.changed) >= changedMax {
-		r.stale, r.changed = true, nil
-		return
-	}
-	if r.changed == nil {
-		r.changed = map[ID]struct{}{}
-	}
-	r.changed[p.id] = struct{}{}
-}
-
-// changedMax bounds the changed messages that a read records; beyond it, the read is stale.
-const changedMax = 10_000
-
-// at returns the message of the window at a place, or nil if there is none.
-func (k *fairKey) at(p place) *message {
-	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
-	if i == len(k.window) || k.window[i].place != p {
-		return nil
-	}
-	return k.window[i]
-}
-
-// removeAt removes the message at a place from the window and returns it, or nil if there is
-// none.
-func (k *fairKey) removeAt(p place) *message {
-	i := sort.Search(len(k.window), func(i int) bool { return !k.window[i].place.less(p) })
-	if i == len(k.window) || k.window[i].place != p {
-		return nil
-	}
-	m := k.window[i]
-	copy(k.window[i:], k.window[i+1:])
-	k.window[len(k.window)-1] = nil
-	k.window = k.window[:len(k.window)-1]
-	return m
-}
-
-// pop removes the first message from the window, which has one, and returns it.
-func (k *fairKey) pop() *message {
-	m := k.window[0]
-	if n := len(k.window); n <= len(k.few) { // keep its beginning, so that few is not used up
-		copy(k.window, k.window[1:])
-		k.window[n-1] = nil
-		k.window = k.window[:n-1]
-		return m
-	}
-	k.window[0] = nil
-	k.window = k.window[1:]
-	return m
-}
+func (k *fairKey) idle() bool { return k.counted && k.total == 0 && !k.window.Reading() }
 
 // keyOf returns a fairness key of a queue, which it creates if there is none.
 func (c *core) keyOf(q *queue, name string) *fairKey {
@@ -289,13 +125,13 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 func (c *core) settle(k *fairKey) {
 	q := k.queue
 	q.order.Set(&k.Key, k.head())
-	if awaiting := len(k.window) == 0 && k.hasBacklog && !k.paused && !k.waitsForOne(); awaiting != k.awaitingRead {
+	if awaiting := k.window.Awaiting() && !k.paused && !k.waitsForOne(); awaiting != k.awaitingRead {
 		k.awaitingRead = awaiting
 		if awaiting {
 			q.awaitingRead++
 		} else {
 			q.awaitingRead--
-			k.lastReadEmpty = false
+			k.window.ReadAgain()
 			q.order.Offer()
 		}
 	}
@@ -334,8 +170,8 @@ func (h *headCache) reset() {
 func (h *headCache) check(c *core, bad report) {
 	keys, messages, bodies := 0, 0, int64(0)
 	count := func(k *fairKey) {
-		messages += len(k.window)
-		for _, m := range k.window {
+		messages += k.window.Len()
+		for _, m := range k.window.All() {
 			bodies += int64(len(m.body))
 		}
 	}
@@ -420,10 +256,10 @@ func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
 func (c *core) makeReady(m *message) {
 	k := m.key
 	m.status, m.since = ready, c.now
-	if k.add(m, idNanos(m.id) == c.ids.last, c.windowMax()) {
+	if k.window.Add(m, m.Position(), idNanos(m.id) == c.ids.last, c.windowMax()) {
 		c.heads.messages++
-		if len(k.window) > 2*c.cfg.Window {
-			c.shrink(k.cut(c.cfg.Window))
+		if k.window.Len() > 2*c.cfg.Window {
+			c.shrink(k.window.Cut(c.cfg.Window))
 		}
 		c.retainBody(m)
 	} else {
@@ -433,7 +269,7 @@ func (c *core) makeReady(m *message) {
 	c.settle(k)
 }
 
-// shrink drops the messages from memory that fairKey.cut or addOnDisk has left to the disk.
+// shrink drops the messages from memory that a window has left to the disk.
 func (c *core) shrink(rest []*message) {
 	for _, m := range rest {
 		c.forget(m)

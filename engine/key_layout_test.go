@@ -13,8 +13,8 @@ func TestHotFieldsOfAKeyAreTogether(t *testing.T) {
 	const line = 64
 	var k fairKey
 	for name, at := range map[string]uintptr{
-		"the end of what enqueueing needs": unsafe.Offsetof(k.few),
-		"the end of the window's place":    unsafe.Offsetof(k.Key) + 24, // dispatch tests that these are what an enqueue needs
+		"the beginning of the window's memory": unsafe.Offsetof(k.window) + 24, // as the tests of window verify
+		"the end of what enqueueing needs":     unsafe.Offsetof(k.Key) + 24,    // and those of dispatch
 	} {
 		if at%line != 0 {
 			t.Errorf("%s is at byte %d, which is in the middle of a cache line", name, at)

@@ -321,8 +321,13 @@ func (c *core) announced(tasks []*Task) int {
 }
 
 // prefetchFields reads a field of each of the cache lines that every message of a key needs;
-// see the layout of fairKey.
-func (k *fairKey) prefetchFields() int64 { return k.total + int64(k.weight) }
+// see the layout of fairKey: the edge of its window is in the second.
+func (k *fairKey) prefetchFields() int64 {
+	if k.window.More() {
+		return k.total + 1
+	}
+	return k.total
+}
 
 // prefetchName reads the name of a key, which a lookup compares.
 func (k *fairKey) prefetchName() int64 {

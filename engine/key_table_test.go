@@ -91,47 +91,21 @@ func TestAKeyTableGrowsPageByPage(t *testing.T) {
 	}
 }
 
-// Few messages of a key are stored in the key itself, more in a slice of their own, and a
-// message that has left the head cache is not referenced any more.
-func TestWindowsMoveOutOfTheirKeyAndBack(t *testing.T) {
-	w := newWorld(t, nil)
-	w.queue("q", QueueOptions{})
-	for n := 1; n <= 9; n++ {
-		for i := range n {
-			w.enqueue("q", "k", fmt.Sprint(i))
-		}
-		k := w.core.queues.byName["q"].keys.get("k")
-		if inside := &k.window[0] == &k.few[0]; inside != (n <= len(k.few)) {
-			t.Errorf("%d messages: in the key %v", n, inside)
-		} else if !inside && k.few != [len(k.few)]*message{} {
-			t.Errorf("%d messages: the key still holds %v", n, k.few)
-		}
-		for i := range n {
-			if got := payloads(w.lease("q", 1)); got != fmt.Sprint(i) {
-				t.Fatalf("%d messages: got %s as number %d", n, got, i)
-			}
-		}
-		if k.few != [len(k.few)]*message{} {
-			t.Errorf("%d messages, all leased: the key still holds %v", n, k.few)
-		}
-	}
-}
-
 // A client that knows the format of ids can choose names with equal hashes.
 func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 	const others, chosen = 20_000, 5000
 	var table keyTable
 	const idHash = 4711
 	add := func(name string, h nameHash) *fairKey {
-		k := &fairKey{name: name, hash: h, idHash: h.idHash()}
+		k := &fairKey{name: name, hash: h}
 		table.add(h, k)
 		return k
 	}
 	var colliding []*fairKey
 	for i := range others {
 		name := fmt.Sprint("tenant-", i)
-		if k := add(name, hashName(name)); k.idHash != keyHash(name) {
-			t.Fatalf("the hash of %q in ids is %d, not %d", name, keyHash(name), k.idHash)
+		if k := add(name, hashName(name)); k.hash.idHash() != keyHash(name) {
+			t.Fatalf("the hash of %q in ids is %d, not %d", name, keyHash(name), k.hash.idHash())
 		}
 		if i < chosen {
 			name = fmt.Sprint("chosen-", i)

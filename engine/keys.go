@@ -96,8 +96,8 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	i.Share, i.FairShare = c.shares(k)
 	tally := k.Key.Tally(c.now)
 	i.Admitted, i.Refused, i.Waited = tally.Admitted, tally.Refused, time.Duration(tally.Waited)
-	if len(k.window) > 0 {
-		i.OldestAt = idTime(k.window[0].id)
+	if k.window.Len() > 0 {
+		i.OldestAt = idTime(k.window.First().id)
 	}
 	c.explainState(k, &i)
 	return i
@@ -179,8 +179,8 @@ func (tx *Tx) Oldest(req *Oldest) (time.Time, error) {
 			return false
 		}
 		n++
-		if len(k.window) > 0 {
-			if at := idNanos(k.window[0].id); req.at == 0 || at < req.at {
+		if k.window.Len() > 0 {
+			if at := idNanos(k.window.First().id); req.at == 0 || at < req.at {
 				req.at = at
 			}
 		}
@@ -227,12 +227,12 @@ func (c *core) keyState(k *fairKey) keyState {
 	if k.waitsForOthers() {
 		return stateOrdered
 	}
-	if len(k.window) > 0 {
-		if k.window[0].throttles != nil {
-			if c.refillFor(k.window[0]); !c.covered(k.window[0]) {
+	if k.window.Len() > 0 {
+		if k.window.First().throttles != nil {
+			if c.refillFor(k.window.First()); !c.covered(k.window.First()) {
 				return stateNoCredit
 			}
-			switch blocked, slots := c.order.Blocked(&k.Key, k.window[0].throttles.of(), k.window[0].cost); {
+			switch blocked, slots := c.order.Blocked(&k.Key, k.window.First().throttles.of(), k.window.First().cost); {
 			case slots:
 				return stateConcurrency
 			case blocked:
@@ -245,7 +245,7 @@ func (c *core) keyState(k *fairKey) keyState {
 		return stateReady
 	}
 	switch {
-	case k.hasBacklog:
+	case k.window.More():
 		return stateLoading
 	case k.leased > 0:
 		return stateLeased
@@ -290,8 +290,8 @@ func blockerReason(b *Blocker) string {
 
 // explainState sets the state of a key with messages, and what it waits for.
 func (c *core) explainState(k *fairKey, i *KeyInfo) {
-	if len(k.window) > 0 {
-		i.BlockedBy, i.Lacks = c.blockers(k.window[0]), c.lack(k.window[0])
+	if k.window.Len() > 0 {
+		i.BlockedBy, i.Lacks = c.blockers(k.window.First()), c.lack(k.window.First())
 	}
 	if m := k.outOf(); m != nil {
 		i.WaitsFor = m.id

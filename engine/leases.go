@@ -298,7 +298,7 @@ func (c *core) remove(m *message) {
 	m.status = gone
 	k.queue.recordGone(m.id)
 	c.goneInOrder(m)
-	k.touch(m.place)
+	k.window.Changed(m.Position())
 	k.total--
 	c.addMessages(k.queue, messageCounts{total: -1})
 	c.markShrunk(k.queue)

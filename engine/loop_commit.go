@@ -148,7 +148,7 @@ func (e *Engine) release(tasks []*Task) {
 //	searches                     one goroutine each, of which one runs at a time
 //	others                       one goroutine
 func (e *Engine) startJobs(w *work) {
-	var windows []*read
+	var windows []job
 	var others []job
 	var verdicts map[string][]job // by queue
 	for _, r := range w.jobs {
@@ -160,7 +160,7 @@ func (e *Engine) startJobs(w *work) {
 				verdicts = map[string][]job{}
 			}
 			verdicts[r.msg.Queue] = append(verdicts[r.msg.Queue], r)
-		case *read:
+		case *read, *dueRead:
 			windows = append(windows, r)
 		case *lookup:
 			if r.work >= lookupLong {
@@ -196,16 +196,16 @@ func (e *Engine) startJobs(w *work) {
 }
 
 // readWindows is runJob for reads, which share iterators as long as none fails.
-func (e *Engine) readWindows(all []*read) {
+func (e *Engine) readWindows(all []job) {
 	it := openKeys(e.store)
-	for _, r := range all {
-		if r.key == nil {
-			r.do(e.store)
+	for _, j := range all {
+		if r, ok := j.(*read); !ok {
+			j.do(e.store)
 		} else if r.err = r.readKey(e.store, it); r.err != nil {
 			it.close()
 			it = openKeys(e.store)
 		}
-		e.post(r)
+		e.post(j)
 	}
 	it.close()
 }

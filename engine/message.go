@@ -12,38 +12,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
-
-// place is the position of a message within its fairness key: priority first, then the time
-// of enqueue. It never changes, so a retried message keeps its position.
-type place struct {
-	rank uint8 // 9 - priority
-	id   ID
-}
-
-// lastPlace is behind every message. As an edge it means that the key has no backlog on disk.
-var lastPlace = place{rank: 255} //nolint:gochecknoglobals // a constant; Go has none of struct type
-
-// less reports whether p precedes o.
-func (p place) less(o place) bool {
-	if p.rank != o.rank {
-		return p.rank < o.rank
-	}
-	return bytes.Compare(p.id[:], o.id[:]) < 0
-}
-
-// next returns the smallest place after p.
-func (p place) next() place {
-	for i := len(p.id) - 1; i >= 0; i-- {
-		p.id[i]++
-		if p.id[i] != 0 {
-			return p
-		}
-	}
-	p.rank++
-	return p
-}
 
 // status is the structure of the engine's memory that holds a message; it holds each message
 // at most once. Memory and the records of the store change in the same turn:
@@ -82,7 +53,8 @@ const (
 // message is a message in memory: in a window, leased, or due soon. All others are on disk
 // only.
 type message struct {
-	place
+	rank     uint8 // 9 - priority
+	id       ID
 	status   status
 	retried  bool  // an attempts record exists
 	reserved uint8 // a bit for each of its budgets in which its lease has reserved the charge
@@ -154,6 +126,9 @@ type failure struct {
 	text        string // error of the last one
 	first, last int64  // times in Unix nanoseconds
 }
+
+// Position returns its place in its key, which never changes.
+func (m *message) Position() window.Place { return window.Place{Rank: m.rank, ID: m.id} }
 
 // storageKey returns the key of its records. It changes when the queue is purged.
 func (m *message) storageKey() storage.MessageKey {
@@ -361,7 +336,7 @@ func (r *record) decodeAttempt(value []byte) error {
 // found copies the message, and finds out whether it is delayed.
 func (r *record) found(store Store) (f foundMessage, err error) {
 	m := &message{
-		place: place{rank: r.mk.Rank, id: r.mk.ID}, cost: max(r.message.Cost, 1), throttles: r.throttles, expires: r.message.ExpiresAt, attempt: 1,
+		rank: r.mk.Rank, id: r.mk.ID, cost: max(r.message.Cost, 1), throttles: r.throttles, expires: r.message.ExpiresAt, attempt: 1,
 		body: slices.Clone(r.value), timer: -1, since: max(idNanos(r.mk.ID), r.message.ReadyAt),
 	}
 	if d := r.message.Dead; d != nil {
@@ -440,5 +415,5 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 	m.retried = true
 	m.key.queue.recordAttempt(m)
 	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
-	m.key.touch(m.place)
+	m.key.window.Changed(m.Position())
 }

@@ -358,7 +358,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
-		place: m.place, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
+		rank: m.rank, id: m.id, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
 	}
 	if ttl := to.set.Values.Duration(queueset.TTL); ttl > 0 {
 		moved.expires = c.now + int64(ttl)

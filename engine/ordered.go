@@ -46,7 +46,8 @@ type outgoing struct {
 func (q *queue) ordered() bool { return q.set.Values[queueset.Ordered] > 0 }
 
 // waitsForOne reports whether the key delivers nothing until the message ends that is out.
-func (k *fairKey) waitsForOne() bool { return k.leased > 0 && k.queue.ordered() }
+// It reads the counter of leases, which is not in the lines that an enqueue needs, only for an ordered queue.
+func (k *fairKey) waitsForOne() bool { return k.queue.ordered() && k.leased > 0 }
 
 // of returns the state of a key, which is added if it has none.
 func (o *keyOrder) of(k *fairKey) *outgoing {
@@ -90,7 +91,7 @@ func (k *fairKey) retryingCount() int64 {
 // waitsForOthers reports whether the key is in the state ordered: one of its messages is retrying, or
 // leased while others are ready. A key whose only message is leased is in the state leased.
 func (k *fairKey) waitsForOthers() bool {
-	return k.waitsForOne() && (len(k.window) > 0 || k.hasBacklog || k.retryingCount() > 0)
+	return k.waitsForOne() && (k.window.Len() > 0 || k.window.More() || k.retryingCount() > 0)
 }
 
 // explainOrdered says what a key in the state ordered waits for.

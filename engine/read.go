@@ -3,59 +3,41 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
 
-// read brings records that are on disk only into memory: the next messages of a fairness key
-// (a window read), or the next entries of a due-time index. States of a window read:
+// read is a job that brings the next messages of a fairness key into its window (a window read). What is
+// read and what the window records meanwhile is the subject of package window; leased messages are found
+// in core.leases. By the stages of that package, a key is:
 //
-//	requested   the key is in readQueue.prefetch, or in urgent if its window is empty
-//	issued      the job runs after the commit of its batch, and sees that batch
-//	backed off  the last read failed: the key is read again after Config.RetryInterval
+//	requested   in readQueue.prefetch
+//	urgent      in readQueue.urgent
+//	issued      in none: the job runs after the commit of its batch, and sees that batch
+//	backed off  in readQueue.backedOff: it is read again after Config.RetryInterval
 //
-//	none → requested        requestRead: the window has run low
-//	requested → issued      issueReads: fewer than Config.ReadsMax are under way
-//	issued → none           Apply merges the result, or drops a stale one
-//	issued → backed off     Apply: the read failed
-//	backed off → none       retryBackedOff
-//
-// The result describes the store at one time and is merged in a later turn. What changes in
-// between is recorded in memory: a message that becomes ready behind the edge bounds the
-// result (unseen), one that changes there in another way is left out (changed), and leased
-// messages are found in core.leases. A read whose edge has moved is stale.
+//	none → requested, urgent    requestRead: the window has run low
+//	requested, urgent → issued  issueReads: fewer than Config.ReadsMax are under way
+//	issued → none               Apply merges the result, or drops a stale one
+//	issued → backed off         Apply: the read failed
+//	backed off → none           retryBackedOff
 type read struct {
-	epoch  uint64 // core.epoch when it was issued
-	issued bool
-	urgent bool // in readQueue.urgent, or backed off
-	stale  bool // the result cannot be merged: issue another read
-	err    error
-
-	// Of a window read:
+	window.Read[window.Place]
+	epoch uint64 // core.epoch when it was issued
 	key   *fairKey
 	queue uint32 // its number, for use off the loop
 	name  string
-	from  place // the edge
-	// unseen is the first place at which a message became ready behind the edge since the
-	// read was issued. The read may have missed it, so its result is valid up to there.
-	unseen place
-	// changed are messages behind the edge that have changed since the read was issued. Their
-	// state is known in memory: gone, leased or delayed; if ready, unseen bounds the result.
-	changed map[ID]struct{}
-	limit   int // messages to examine
-	bytes   int // of bodies, after which the read ends
+	from  window.Place // the edge
+	limit int          // messages to examine
+	bytes int          // of bodies, after which the read ends
 
 	found    []*message // in order, without delayed ones
 	examined int
-	last     place // of the last examined message
-	end      bool  // the key has no message after last
-
-	// Of a due-time index:
-	index   *dueIndex
-	family  storage.Family
-	dueFrom string
-	due     []*dueEntry
-	dueNext string // the first entry that was not read; "": the index has no more
+	next     window.Place // behind the last examined message
+	more     bool         // the key may have messages there
+	err      error
 }
 
 // readQueue holds the keys that need a window read, and bounds the reads under way.
@@ -92,19 +74,18 @@ func (q *readQueue) expire(c *core) { c.retryBackedOff() }
 // few turns before the key would have to wait. A key is in each of the two lists at most once,
 // and remains in prefetch when it becomes urgent: issueReads skips it there.
 func (c *core) requestRead(k *fairKey) {
-	if !k.hasBacklog {
+	if !k.window.More() {
 		return
 	}
-	if k.read == nil && len(k.window) <= c.windowMax()/2 {
-		k.read = &read{key: k}
-		if len(k.window) > 0 && !k.prefetching {
+	switch k.window.Request(c.windowMax() / 2) {
+	case window.Prefetch:
+		if !k.prefetching {
 			k.prefetching = true
 			c.reads.prefetch = append(c.reads.prefetch, k)
 		}
-	}
-	if r := k.read; r != nil && !r.issued && !r.urgent && len(k.window) == 0 {
-		r.urgent = true
+	case window.Urgent:
 		c.reads.urgent = append(c.reads.urgent, k)
+	case window.NoRead:
 	}
 }
 
@@ -132,7 +113,7 @@ func (c *core) issueReads() {
 			}
 			continue
 		}
-		if k.read != nil && !k.read.issued && c.alive(k) {
+		if k.window.Wants() && c.alive(k) {
 			c.issueRead(k)
 		}
 	}
@@ -141,12 +122,10 @@ func (c *core) issueReads() {
 // issueRead issues a window read: it starts at the edge and brings as many messages as the
 // window has room for.
 func (c *core) issueRead(k *fairKey) {
-	k.read = &read{
-		epoch: c.epoch, issued: true, key: k, queue: k.queue.no, name: k.name, from: k.edge, unseen: lastPlace,
-		limit: max(c.readMax()-len(k.window), 1), bytes: c.readBytes(),
-	}
+	r := &read{epoch: c.epoch, key: k, queue: k.queue.no, name: k.name, limit: max(c.readMax()-k.window.Len(), 1), bytes: c.readBytes()}
+	r.from = k.window.Issue(&r.Read)
 	c.reads.inFlight++
-	c.out.jobs = append(c.out.jobs, k.read)
+	c.out.jobs = append(c.out.jobs, r)
 }
 
 // readBytes is the number of bytes after which a window read ends: a small part of what
@@ -169,36 +148,35 @@ func (c *core) mayRead() bool { return c.health.failed == nil && c.now >= c.read
 // backedOff is a key whose last read failed.
 type backedOff struct {
 	key   *fairKey
-	read  *read // placeholder in key.read, which prevents a request
-	until int64 // Unix nanoseconds
+	read  *window.Read[window.Place] // what its window has returned: it resumes with it
+	until int64                      // Unix nanoseconds
 }
 
 // readFailed delays the next read: of the key alone, whose records may be damaged, or of all
 // keys when Config.ReadsMax reads have failed in a row, since then it is the disk. It refuses
-// the tasks that wait only for the read.
-func (c *core) readFailed(r *read) {
-	c.cfg.Log.Error().Err(r.err).Msg("reading ahead failed, it is tried again")
+// the tasks that wait only for the read. Without a key, it was a read of a due-time index.
+func (c *core) readFailed(k *fairKey, err error) {
+	c.cfg.Log.Error().Err(err).Msg("reading ahead failed, it is tried again")
 	c.reads.failed++
-	if r.key == nil || c.reads.failed >= c.cfg.ReadsMax {
+	if k == nil || c.reads.failed >= c.cfg.ReadsMax {
 		c.reads.pausedUntil = c.now + int64(c.cfg.RetryInterval)
 	}
-	if r.key == nil {
+	if k == nil {
 		return
 	}
-	c.backOff(r.key)
-	for n := r.key.queue.waiters.Head(); n != nil; {
+	c.backOff(k)
+	for n := k.queue.waiters.Head(); n != nil; {
 		w := n.wait
 		n = n.Next()
 		if w.kind.forReads() {
-			c.finish(w.task, fmt.Errorf("%w: %w", ErrMisconf, r.err))
+			c.finish(w.task, fmt.Errorf("%w: %w", ErrMisconf, err))
 		}
 	}
 }
 
 // backOff makes the next read of a key wait for Config.RetryInterval.
 func (c *core) backOff(k *fairKey) {
-	k.read = &read{key: k, urgent: true} // neither prefetched nor urgent: requestRead skips it
-	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.read, c.now + int64(c.cfg.RetryInterval)})
+	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.window.BackOff(), c.now + int64(c.cfg.RetryInterval)})
 }
 
 // retryBackedOff requests reads again for the keys whose time has come.
@@ -207,8 +185,7 @@ func (c *core) retryBackedOff() {
 		c.spend(1)
 		r := c.reads.backedOff[0]
 		c.reads.backedOff = c.reads.backedOff[1:]
-		if c.alive(r.key) && r.key.read == r.read {
-			r.key.read = nil
+		if c.alive(r.key) && r.key.window.Resume(r.read) {
 			c.settle(r.key)
 		}
 	}
@@ -216,10 +193,6 @@ func (c *core) retryBackedOff() {
 
 // do reads from the store. It runs off the loop and changes only the read itself.
 func (r *read) do(store Store) {
-	if r.key == nil {
-		r.err = r.readDue(store)
-		return
-	}
 	it := openKeys(store)
 	defer it.close()
 	r.err = r.readKey(store, it)
@@ -242,14 +215,15 @@ func (it keyIterators) close() {
 
 // readKey examines messages from the edge on, until the limit or the bytes are reached.
 func (r *read) readKey(store Store, it keyIterators) error {
-	from := storage.AppendMessageKey(nil, r.queue, r.name, r.from.rank, r.from.id)
+	from := storage.AppendMessageKey(nil, r.queue, r.name, r.from.Rank, r.from.ID)
 	size := 0
-	more, err := readRange(it.messages, it.attempts, from, func(rec *record) (bool, error) {
+	var err error
+	r.more, err = readRange(it.messages, it.attempts, from, func(rec *record) (bool, error) {
 		f, err := rec.found(store)
 		if err != nil {
 			return false, err
 		}
-		r.last = f.m.place
+		r.next = f.m.Position().Next()
 		if !f.delayed {
 			r.found = append(r.found, f.m)
 		}
@@ -257,7 +231,6 @@ func (r *read) readKey(store Store, it keyIterators) error {
 		r.examined++
 		return r.examined < r.limit && size < r.bytes, nil
 	})
-	r.end = !more
 	return err
 }
 
@@ -331,25 +304,6 @@ func errJoin(a, b error) error {
 	return b
 }
 
-// readDue reads the next entries of a due-time index.
-func (r *read) readDue(store Store) error {
-	const limit = 2048 // the entries are merged in one turn
-	it := store.Scan(r.family, []byte(r.dueFrom), nil)
-	defer it.Close()
-	for ok := it.Seek([]byte(r.dueFrom)); ok; ok = it.Next() {
-		if len(r.due) == limit {
-			r.dueNext = string(it.Key())
-			break
-		}
-		at, mk, err := storage.ParseScheduledKey(it.Key())
-		if err != nil {
-			return err
-		}
-		r.due = append(r.due, newDueEntry(at, mk, nil))
-	}
-	return it.Err()
-}
-
 // Apply merges the result of a read into memory. It drops a result from before a recovery, of
 // a key that was forgotten or detached meanwhile, and a stale one. In every case settle
 // requests the next read if the key still needs one.
@@ -358,72 +312,43 @@ func (r *read) Apply(tx *Tx) error {
 	if r.epoch != c.epoch {
 		return nil
 	}
-	if r.key == nil {
-		if r.err != nil {
-			c.readFailed(r)
-		}
-		c.mergeDue(r)
-		return nil
-	}
 	c.reads.inFlight--
 	k := r.key
-	if k.read != r || !c.alive(k) {
+	if !c.alive(k) || !k.window.End(&r.Read) {
 		return nil
 	}
-	k.read = nil
-	switch {
-	case r.err != nil:
-		c.readFailed(r)
-	case !r.stale:
+	if r.err != nil {
+		c.readFailed(k, r.err)
+	} else {
+		c.reads.failed = 0
 		c.mergeKey(k, r)
 	}
-	if r.err == nil {
-		c.reads.failed = 0
-	}
-	if k.lastReadEmpty = len(k.window) == 0 && k.hasBacklog; k.lastReadEmpty {
+	if k.window.LastReadEmpty() {
 		k.queue.order.Offer() // the key leaves its class, and others no longer wait for it
 	}
 	c.settle(k)
 	return nil
 }
 
-// mergeKey appends the messages of a read to the window of its key and advances the edge
-// behind them. Together with what the turns have recorded since the read was issued, no ready
-// message is lost and none is in memory twice:
-//
-//   - A message that became ready behind the former edge meanwhile is behind the new one,
-//     since the edge stops at unseen. The next read finds it.
-//   - A message that was found, but has changed meanwhile, is skipped: it is gone, delayed,
-//     leased, or it is ready again and thus not before unseen.
-//   - Delayed messages were not found. When they are due, makeReady or addOnDisk adds them.
+// mergeKey adds what a read has found to the window of its key. Leased messages are left out: the edge
+// had retreated to before them. Delayed messages were not found; when they are due, makeReady or
+// AddOnDisk adds them.
 func (c *core) mergeKey(k *fairKey, r *read) {
-	edge := lastPlace
-	if !r.end {
-		edge = r.last.next()
+	unleased := slices.DeleteFunc(r.found, func(m *message) bool { return c.leases.byID[m.id] != nil })
+	joined, ok := k.window.Merge(&r.Read, unleased, r.next, r.more)
+	if ok {
+		c.spend(len(r.found))
 	}
-	if r.unseen.less(edge) {
-		edge = r.unseen
-	}
-	c.spend(len(r.found))
-	for _, m := range r.found {
-		if !m.place.less(edge) {
-			break
-		}
-		if _, changed := r.changed[m.id]; changed || c.leases.byID[m.id] != nil {
-			continue
-		}
+	for _, m := range joined {
 		m.key = k
 		if l := m.throttles; l != nil {
 			m.throttles = c.throttleSet(k, l.Names, l.Budgets, l.Charge)
 		}
 		m.status = ready
-		k.push(m)
 		c.heads.messages++
 		c.setBody(m, m.body)
 		if c.heads.bodyBytes > c.cfg.BodyBytes {
 			c.dropBody(m)
 		}
 	}
-	k.edge = edge
-	k.hasBacklog = edge != lastPlace
 }

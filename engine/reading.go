@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
@@ -135,8 +136,8 @@ func (p *page) do(store Store) {
 	case refused != nil:
 		p.next = refused
 	case more && p.looked > 0:
-		after := place{rank: last.Rank, id: last.ID}.next()
-		p.next = storage.AppendMessageKey(nil, p.no, last.Key, after.rank, after.id)
+		after := window.PlaceOf(last).Next()
+		p.next = storage.AppendMessageKey(nil, p.no, last.Key, after.Rank, after.ID)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
 
@@ -290,7 +291,8 @@ func (c *core) recoverKeys() error {
 		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
 		if q := c.queues.byNumber[mk.Queue]; q != nil {
 			k := c.newFairKey(q, mk.Key, hashName(mk.Key))
-			k.counted, k.hasBacklog, k.edge = false, true, place{}
+			k.counted = false
+			k.window.StartAt(window.Place{})
 			if set := q.settings[mk.Key]; !set.Pinned {
 				k.pinned = false
 				delete(q.settings, mk.Key)
@@ -325,7 +327,7 @@ func (c *core) recoverLeases() error {
 		}
 		k := c.keyOf(q, mk.Key)
 		m := &message{
-			place: place{rank: mk.Rank, id: mk.ID}, key: k, status: leased, cost: max(rec.Cost, 1), throttles: c.throttleSet(k, rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
+			rank: mk.Rank, id: mk.ID, key: k, status: leased, cost: max(rec.Cost, 1), throttles: c.throttleSet(k, rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
 			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
@@ -351,15 +353,15 @@ func (c *core) recoverDue(x *dueIndex) error {
 	it := c.store.Scan(x.family, nil, nil)
 	defer it.Close()
 	for ok := it.Seek(nil); ok; ok = it.Next() {
-		if x.heap.Len() >= c.cfg.DueWindow {
-			x.edge = string(it.Key())
+		if x.Len() >= c.cfg.DueWindow {
+			x.StartAt(window.Due(it.Key()))
 			break
 		}
 		at, mk, err := storage.ParseScheduledKey(it.Key())
 		if err != nil {
 			return err
 		}
-		x.add(newDueEntry(at, mk, nil))
+		x.Restore(window.NewEntry[*message](at, mk, nil))
 	}
 	return it.Err()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -66,31 +67,31 @@ func (t *ttlMessages) reset() {
 // next returns when the first entry is due. While all reads are in use their results come
 // as tasks, and no timer is needed.
 func (t *ttlMessages) next(c *core) int64 {
-	if t.batches >= ttlBatchesMax || t.index.heap.Len() == 0 {
+	if t.batches >= ttlBatchesMax || t.index.Len() == 0 {
 		return never
 	}
-	return max(t.index.first(), c.reads.pausedUntil, t.pausedUntil)
+	return max(t.index.next(), c.reads.pausedUntil, t.pausedUntil)
 }
 
 // expire ends messages whose TTL has passed, within the budget.
 func (t *ttlMessages) expire(c *core) {
 	var unread map[*queue]*ttlBatch
 	for c.room() {
-		d, ok := t.index.heap.First()
-		if !ok || d.at > c.now {
+		d, ok := t.index.First()
+		if !ok || d.At > c.now {
 			break
 		}
 		c.spend(2) // a move to another queue costs twice
-		q := c.queues.byNumber[d.mk.Queue]
+		q := c.queues.byNumber[d.Key.Queue]
 		if q == nil { // the queue was deleted, with its messages
-			c.unindex(&t.index, d.at, d.mk)
+			c.unindex(&t.index, d.At, d.Key)
 			continue
 		}
-		if m := c.leases.byID[d.mk.ID]; m != nil && m.key.queue == q && !m.retrying {
-			t.index.remove(d) // endLease restores the entry
+		if m := c.leases.byID[d.Key.ID]; m != nil && m.key.queue == q && !m.retrying {
+			t.index.Remove(d) // endLease restores the entry
 			continue
 		}
-		if m := q.inWindow(d.mk); m != nil && c.endTTL(m) {
+		if m := q.inWindow(d.Key); m != nil && c.endTTL(m) {
 			continue
 		}
 		// The message is not in memory, or its body is needed. The entry stays on disk
@@ -106,8 +107,8 @@ func (t *ttlMessages) expire(c *core) {
 			}
 			unread[q] = o
 		}
-		t.index.remove(d)
-		t.expiring[d.mk.ID] = d
+		t.index.Remove(d)
+		t.expiring[d.Key.ID] = d
 		o.entries = append(o.entries, d)
 	}
 	c.refill(&t.index)
@@ -127,9 +128,8 @@ func (c *core) endTTLAtHead(m *message) {
 	}
 	c.cfg.Log.Error().Err(err).Msg("an expired message cannot be read, retrying later")
 	k := m.key
-	c.shrink(k.cut(0))
+	c.shrink(k.window.Cut(0))
 	c.backOff(k)
-	k.lastReadEmpty = true
 	c.settle(k)
 }
 
@@ -139,7 +139,7 @@ func (q *queue) inWindow(mk storage.MessageKey) *message {
 	if k == nil {
 		return nil
 	}
-	return k.at(place{rank: mk.Rank, id: mk.ID})
+	return k.window.At(window.PlaceOf(mk))
 }
 
 // endTTL expires a message of a head cache, and reports whether that was possible without
@@ -148,7 +148,7 @@ func (c *core) endTTL(m *message) bool {
 	if m.body == nil && c.hasDLQ(m.key.queue) {
 		return false
 	}
-	m.key.removeAt(m.place)
+	m.key.window.Remove(m.Position())
 	c.heads.messages--
 	k := m.key
 	c.expireMessage(m)
@@ -179,15 +179,15 @@ func (c *core) expireMessage(m *message) string {
 
 // restoreExpiry puts an entry back into the index that expire took out during a lease.
 func (c *core) restoreExpiry(m *message) {
-	if c.ttl.index.byID[m.id] != nil || c.ttl.expiring[m.id] != nil {
+	if c.ttl.index.Find(m.id) != nil || c.ttl.expiring[m.id] != nil {
 		return
 	}
-	if d := newExpiryEntry(m); !c.ttl.index.onDisk(d.key) {
-		c.ttl.index.add(d)
-	}
+	c.ttl.index.Restore(newExpiryEntry(m))
 }
 
-func newExpiryEntry(m *message) *dueEntry { return newDueEntry(m.expires, m.storageKey(), nil) }
+func newExpiryEntry(m *message) *dueEntry {
+	return window.NewEntry[*message](m.expires, m.storageKey(), nil)
+}
 
 // ttlBatch is an off-loop job that reads the records of expired messages of one queue, so
 // that they can be dead-lettered.
@@ -219,7 +219,7 @@ func (c *core) readTTLBatch(q *queue) *ttlBatch {
 func (o *ttlBatch) do(store Store) {
 	for _, d := range o.entries {
 		var f *foundMessage
-		if f, o.err = readMessage(store, d.mk); o.err != nil {
+		if f, o.err = readMessage(store, d.Key); o.err != nil {
 			return
 		}
 		if f != nil {
@@ -239,13 +239,11 @@ func (o *ttlBatch) deadLetter(c *core) {
 			c.ttl.pausedUntil = c.now + int64(c.cfg.RetryInterval)
 		}
 		for _, d := range o.entries { // retry those that are not gone meanwhile
-			if c.ttl.expiring[d.mk.ID] != d {
+			if c.ttl.expiring[d.Key.ID] != d {
 				continue
 			}
-			delete(c.ttl.expiring, d.mk.ID)
-			if !c.ttl.index.onDisk(d.key) {
-				c.ttl.index.add(d)
-			}
+			delete(c.ttl.expiring, d.Key.ID)
+			c.ttl.index.Restore(d)
 		}
 		return
 	}
@@ -258,8 +256,8 @@ func (o *ttlBatch) deadLetter(c *core) {
 		}
 	}
 	for _, d := range o.entries { // what is left is leased: endLease restores its entry
-		if c.ttl.expiring[d.mk.ID] == d {
-			delete(c.ttl.expiring, d.mk.ID)
+		if c.ttl.expiring[d.Key.ID] == d {
+			delete(c.ttl.expiring, d.Key.ID)
 		}
 	}
 }
@@ -328,7 +326,7 @@ func (c *core) detach(r *detachedQueue) {
 
 // unfinished reports whether something of a detached queue is left to reclaim.
 func (c *core) unfinished(r *detachedQueue) bool {
-	return !r.keys.Empty() || !r.order.Empty() || c.delayed.index.byQueue[r.no] != nil || c.ttl.index.byQueue[r.no] != nil
+	return !r.keys.Empty() || !r.order.Empty() || c.delayed.index.OfQueue(r.no) != nil || c.ttl.index.OfQueue(r.no) != nil
 }
 
 // reclaim reclaims a portion of the detached leases and keys, the oldest queue first. It is
@@ -351,10 +349,10 @@ func (c *core) reclaim() {
 // then classes, then keys.
 func (c *core) reclaimSome(r *detachedQueue) {
 	for ; c.detached.reclaimed < c.detached.max; c.detached.reclaimed++ {
-		if d := c.delayed.index.byQueue[r.no].Head(); d != nil {
+		if d := c.delayed.index.OfQueue(r.no); d != nil {
 			c.unschedule(d)
-		} else if d := c.ttl.index.byQueue[r.no].Head(); d != nil {
-			c.unindex(&c.ttl.index, d.at, d.mk)
+		} else if d := c.ttl.index.OfQueue(r.no); d != nil {
+			c.unindex(&c.ttl.index, d.At, d.Key)
 		} else {
 			break
 		}
@@ -365,7 +363,7 @@ func (c *core) reclaimSome(r *detachedQueue) {
 		if k == nil {
 			return
 		}
-		c.detached.reclaimed += 1 + len(k.window)
+		c.detached.reclaimed += 1 + k.window.Len()
 		stats := k.statistics(c.now) // with those of its class, which reclaimKey lets go
 		c.reclaimKey(k)
 		r.keepStats(k, stats)
@@ -400,10 +398,10 @@ func (c *core) reclaiming(q *queue) bool {
 
 // reclaimKey drops the messages of a key's head cache.
 func (c *core) reclaimKey(k *fairKey) {
-	for _, m := range k.window {
+	for _, m := range k.window.All() {
 		c.forget(m)
 	}
-	k.window = nil
+	k.window.Clear()
 	k.Clear()
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -218,7 +219,7 @@ func (c *core) inMemory(q *queue, id ID) bool {
 		return true
 	}
 	for _, k := range q.keys.withID(idKeyHash(id)) {
-		if k.at(place{rank: RankOf(id), id: id}) != nil {
+		if k.window.At(window.Place{Rank: RankOf(id), ID: id}) != nil {
 			return true
 		}
 	}

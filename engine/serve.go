@@ -117,10 +117,10 @@ func (c *core) take(q *queue, served bool) *message {
 	before := q.order.Rounds()
 	q.order.Take(&k.Key)
 	c.queues.sums.rounds += uint64(q.order.Rounds() - before)
-	if m := k.window[0]; m.throttles != nil && len(m.throttles.Budgets) > 0 {
+	if m := k.window.First(); m.throttles != nil && len(m.throttles.Budgets) > 0 {
 		c.reserveCharge(m)
 	}
-	m := k.pop()
+	m := k.window.Pop()
 	c.heads.messages--
 	k.stats.deliver(c.now, m.cost)
 	q.idle.busiest.note(k)
@@ -136,7 +136,7 @@ func (c *core) take(q *queue, served bool) *message {
 func (c *core) chosen(q *queue) *fairKey {
 	for {
 		k := key(q.order.Next())
-		if k == nil || !c.ttlExpired(k.window[0]) {
+		if k == nil || !c.ttlExpired(k.window.First()) {
 			return k
 		}
 		if !c.room() {
@@ -144,7 +144,7 @@ func (c *core) chosen(q *queue) *fairKey {
 			return nil
 		}
 		c.spend(1)
-		c.endTTLAtHead(k.window[0])
+		c.endTTLAtHead(k.window.First())
 	}
 }
 

@@ -76,7 +76,7 @@ func (s *sim) describe() string {
 	for _, q := range c.queues.byName {
 		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.order.Keys(), q.waiters.Len(), !q.order.Waits())
 		for k := range q.roster.All() {
-			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, len(k.window), k.hasBacklog, k.read != nil, k.total)
+			text += fmt.Sprintf(" %s: window %d behind %v read %v total %d;", k.name, k.window.Len(), k.window.More(), k.window.Reading(), k.total)
 		}
 	}
 	return text

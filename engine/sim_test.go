@@ -519,7 +519,7 @@ func (s *sim) judge(redriving bool) {
 	if s.mutant == endNotSeen { // the index and the messages lose the expiry
 		for _, q := range s.step.core.queues.byName {
 			for k := range q.roster.All() {
-				for _, m := range k.window {
+				for _, m := range k.window.All() {
 					m.expires = 0
 				}
 			}

@@ -65,7 +65,7 @@ func acts() map[string]act {
 		"CANCEL": {turns: 3, call: func(w *world) func(tx *Tx) error {
 			req := &Cancel{Queue: "q"}
 			for k := range w.core.queues.byName["q"].roster.All() {
-				req.IDs = append(req.IDs, k.window[0].id)
+				req.IDs = append(req.IDs, k.window.First().id)
 			}
 			return func(tx *Tx) error { _, err := tx.Cancel(req); return err }
 		}},
@@ -242,7 +242,7 @@ func TestATrimmedIndexKeepsTheEarliestEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
-		if n := w.core.delayed.index.heap.Len(); n > 2*window || i > 2*window && n < window/2 {
+		if n := w.core.delayed.index.Len(); n > 2*window || i > 2*window && n < window/2 {
 			t.Fatalf("the head has %d of %d entries, for a window of %d", n, i+1, window)
 		}
 	}

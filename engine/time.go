@@ -45,7 +45,7 @@ func (*timekeeper) reset() {}
 
 // next returns when the time is written on its own.
 func (t *timekeeper) next(c *core) int64 {
-	first := min(c.delayed.index.first(), c.ttl.index.first())
+	first := min(c.delayed.index.next(), c.ttl.index.next())
 	if m, ok := c.leases.ends.First(); ok {
 		first = min(first, m.until)
 	}
