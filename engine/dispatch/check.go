@@ -210,9 +210,7 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 		if t.gating {
 			waiting[t]++
 		}
-		if k := t.owner; k != nil && (t.shared || t.keys > 0 || k.class == nil || !k.class.scheduler.detached && (k.set == nil || !slices.Contains(k.set.set, t))) {
-			bad(17, "throttle %q is owned by a key that does not name it, or by several", name)
-		}
+		t.checkOwner(bad)
 		if t.keys != keys[t] || t.waiting != waiting[t] {
 			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)
 		}
@@ -226,6 +224,17 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 		}
 	}
 	o.checkLines(queues, detached, served, bad)
+}
+
+// checkOwner verifies that the owner of a throttle is the only key that names it (17).
+func (t *throttle) checkOwner(bad Report) {
+	k := t.owner
+	if k == nil {
+		return
+	}
+	if t.shared || t.keys > 0 || k.class == nil || !k.class.scheduler.detached && (k.set == nil || !slices.Contains(k.set.set, t)) {
+		bad(17, "throttle %q is owned by a key that does not name it, or by several", t.name)
+	}
 }
 
 // checkRoom verifies that no class waits in the line of a throttle that has room, or whose next

@@ -28,10 +28,10 @@ func commandPackages() []string {
 	return []string{"commands", "internal/command", "internal/events", "internal/glob", "internal/ops/telemetry"}
 }
 
-// decides reports whether a source is of the engine or of one of its rooms.
+// decides reports whether a source is of the engine or of one of its rooms, and no test.
 func decides(s source) bool {
 	floor, _ := floorOf(s.pkg())
-	return floor == "engine" || floor == "rooms"
+	return !s.test() && (floor == "engine" || floor == "rooms")
 }
 
 func TestATurnReadsNoClock(t *testing.T) {
