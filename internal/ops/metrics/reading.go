@@ -130,9 +130,7 @@ func (r *reading) readKeys(tx *engine.Tx) error {
 			for _, key := range slices.Sorted(maps.Keys(by)) {
 				r.keys = append(r.keys, keyOf{i, key, by[key]})
 			}
-			r.leftOut.keys += r.queues[i].Counts.Keys
 		}
-		r.leftOut.keys += r.page.Sum.Counts.Keys
 	}
 	return tx.Each(&r.at, len(r.keys), keyUnits, func(i int) {
 		k := &r.keys[i]
@@ -217,6 +215,7 @@ func (r *reading) readBudgets(tx *engine.Tx) error {
 
 func (r *reading) readEngine(tx *engine.Tx) error {
 	r.engine = tx.Stats()
+	r.leftOut.keys += r.engine.Keys
 	return nil
 }
 
