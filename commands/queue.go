@@ -7,7 +7,6 @@ import (
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/internal/timeline"
 	"github.com/faisca/fila/resp"
 )
 
@@ -371,7 +370,7 @@ func pastOfQueues() Spec {
 			{"FILA.HISTORY orders", "..."},
 			{"FILA.HISTORY", "..."},
 		},
-		Room:   always(timeline.Steps * sizeOf[engine.Moment]() * historyCopies),
+		Room:   always(engine.MomentsMax * sizeOf[engine.Moment]() * historyCopies),
 		Memory: "12 KiB",
 		Parse:  func(_ *Session, in *input) (call, error) { return &pastCall{queue: in.Text("queue")}, nil },
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/engine/figures"
 )
 
 // busiestOf returns the busiest keys of a queue, and the sum of the others.
@@ -45,7 +47,7 @@ func TestTheBusiestKeysAreKnownAtAnyTime(t *testing.T) {
 				w.enqueue("q", fmt.Sprintf("k%d", rng.IntN(1+rng.IntN(keys))), "m")
 			default:
 				for _, d := range w.lease("q", 1+rng.IntN(2)) {
-					if w.core.queues.byName["q"].keys.get(d.Key).stats.delivered > 1 {
+					if w.core.queues.byName["q"].keys.get(d.Key).stats.Delivered > 1 {
 						returned++
 					}
 					delivered[d.Key]++
@@ -70,7 +72,7 @@ func TestTheBusiestKeysAreKnownAtAnyTime(t *testing.T) {
 				t.Errorf("seed %d: place %d has %+v, it has %d deliveries, and %d belong there", seed, i, k, delivered[k.Key], want[i])
 			}
 		}
-		if sum != all || len(top) != min(len(delivered), busiestMax) {
+		if sum != all || len(top) != min(len(delivered), figures.BusiestMax) {
 			t.Errorf("seed %d: %d keys and the rest with %d deliveries, there are %d keys with %d", seed, len(top), sum, len(delivered), all)
 		}
 	}
@@ -89,14 +91,14 @@ func TestAPurgeOfManyKeysLeavesTheBusiestThatAreKnownByName(t *testing.T) {
 			w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{d.Receipt}); return err })
 		}
 	}
-	w.fillKeys("q", 2*idleStatsMax)
-	w.lease("q", idleStatsMax)
+	w.fillKeys("q", 2*figures.IdleMax)
+	w.lease("q", figures.IdleMax)
 	w.tick(purgeOf("q"))
 	for w.core.tasks.unfinished {
 		w.tick()
 	}
 	top, rest := w.busiestOf("q")
-	if len(top) != 1 || top[0].Key != "known" || top[0].Delivered != 3 || rest.Delivered != idleStatsMax {
+	if len(top) != 1 || top[0].Key != "known" || top[0].Delivered != 3 || rest.Delivered != figures.IdleMax {
 		t.Errorf("%+v and the rest with %d deliveries", top, rest.Delivered)
 	}
 }
@@ -106,8 +108,8 @@ func TestTheSumOfTheOtherKeysHasWhatThrottlesDid(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	one := uint64(1)
 	w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: &one}) })
-	w.fillKeys("q", 3*busiestMax, "t")
-	for range 2 * busiestMax {
+	w.fillKeys("q", 3*figures.BusiestMax, "t")
+	for range 2 * figures.BusiestMax {
 		for _, d := range w.lease("q", 1) {
 			w.lease("q", 1) // is refused
 			w.Advance(1e9)
@@ -124,7 +126,7 @@ func TestTheSumOfTheOtherKeysHasWhatThrottlesDid(t *testing.T) {
 		}
 	}
 	th, _ := w.core.order.Inside().Throttle("t")
-	if admitted != 2*busiestMax || admitted != th.Admitted || refused != th.Refused || refused == 0 || int64(waited) != th.Waited || waited == 0 {
+	if admitted != 2*figures.BusiestMax || admitted != th.Admitted || refused != th.Refused || refused == 0 || int64(waited) != th.Waited || waited == 0 {
 		t.Errorf("%d admitted, %d refused, waited %v; the throttle has %d, %d, %d", admitted, refused, waited, th.Admitted, th.Refused, th.Waited)
 	}
 }

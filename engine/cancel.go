@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
@@ -72,7 +73,7 @@ func (tx *Tx) Cancel(req *Cancel) (int, error) {
 			}
 			if f := l.found[req.at]; f != nil && c.discard(&l.changeLog, f) {
 				p.n++
-				c.count(q, countCancelled, 1)
+				q.figures.Count(figures.Cancelled, 1)
 			}
 			p.at++
 		}
@@ -122,7 +123,7 @@ func (tx *Tx) cancelAll(req *Cancel) (int, error) {
 			n++
 		}
 	}
-	c.count(q, countCancelled, uint64(n))
+	q.figures.Count(figures.Cancelled, uint64(n))
 	return n, nil
 }
 
@@ -204,7 +205,7 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 	}
 	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
 	k.delayed--
-	c.addMessages(k.queue, messageCounts{delayed: -1})
+	k.queue.figures.Change(figures.Messages{Delayed: -1})
 	k.queue.recordTime(f.m.id, 0)
 	return f.fresh()
 }
@@ -318,9 +319,9 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 	if err := tx.keepAll(req.Queue); err != nil {
 		return 0, err
 	}
-	n := int(max(q.total, 0))
+	n := int(max(q.figures.Total, 0))
 	c.purge(q, tx.task)
-	c.count(q, countPurged, uint64(n))
+	q.figures.Count(figures.Purged, uint64(n))
 	return n, nil
 }
 
@@ -354,7 +355,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 			}
 		}
 		req.removed += n
-		c.count(q, countPurged, uint64(n))
+		q.figures.Count(figures.Purged, uint64(n))
 		if p.next == nil {
 			return req.removed, nil
 		}
@@ -385,19 +386,16 @@ func (c *core) purge(q *queue, by *Task) {
 func (c *core) detachAll(q *queue) {
 	c.spend(8) // the store deletes a range of each family
 	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
-	named := q.keys.n < min(idleStatsMax, c.detached.max)
+	named := q.keys.n < min(figures.IdleMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}
 	c.heads.keys -= q.keys.n
 	clear(c.order.recent) // their classes would keep the purged keys in memory
 	q.keys, q.roster = keyTable{}, intrusive.Roster[fairKey]{}
 	q.roster.Skip(q.purgedUpTo)
 	delete(c.queues.byNumber, q.no)
-	q.idle.dropBusiest()
-	q.totals.rounds += uint64(r.order.Rounds())
-	q.figures = nil
-	c.detached.leases += q.leased
+	c.detached.leases += q.figures.Leased
 	q.awaitingRead, q.sequence = 0, keyOrder{}
-	c.clearMessages(q)
+	q.figures.Detach()
 	q.deltas = nil
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {

@@ -35,7 +35,8 @@
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	transaction.go                   calls that take effect together
 //	outbox.go leases.go due.go       the open batch, live leases, delayed messages
-//	health.go counts.go key_stats.go whether the store takes writes; counters of queues and of keys
+//	health.go                        whether the store takes writes
+//	figures/                         a package: what is counted and shown of queues and keys
 //	figures.go                       figures of all queues and keys, for operators
 //	signals.go                       sums that fade with time
 //	topic.go publish.go              bindings of queues to topics; a message for all of them

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
@@ -60,7 +61,7 @@ func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
 func (c *core) schedule(m *message, at int64) {
 	d := window.NewEntry(at, m.storageKey(), m)
 	m.key.delayed++
-	c.addMessages(m.key.queue, messageCounts{delayed: 1})
+	m.key.queue.figures.Change(figures.Messages{Delayed: 1})
 	m.key.queue.recordTime(m.id, at)
 	c.releaseBody(m)
 	m.status = delayed
@@ -120,7 +121,7 @@ func (c *core) unschedule(d *dueEntry) {
 		m.status = gone
 	}
 	if q := c.queues.byNumber[d.Key.Queue]; q != nil {
-		c.addMessages(q, messageCounts{delayed: -1})
+		q.figures.Change(figures.Messages{Delayed: -1})
 		if k := q.keys.get(d.Key.Key); k != nil {
 			k.delayed--
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -293,7 +294,7 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 	q := a.queue
 	if a.known != (ID{}) {
-		c.count(q, countDeduplicated, 1)
+		q.figures.Count(figures.Deduplicated, 1)
 		return a.known
 	}
 	if a.ignored {
@@ -319,7 +320,7 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 		c.takeUnique(m, req.Unique)
 	}
 	c.emitMessage(EventEnqueued, m)
-	c.count(q, countEnqueued, 1)
+	q.figures.Count(figures.Enqueued, 1)
 	if q.recordsSignals() {
 		c.recordSignal(m, signalEnqueued, 1)
 	}
@@ -389,7 +390,7 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 	}
 	c.out.batch.Put(storage.Messages, c.messageKey(m), stored)
 	k.total++
-	c.addMessages(k.queue, messageCounts{total: 1})
+	k.queue.figures.Change(figures.Messages{Total: 1})
 	c.setBody(m, record)
 	if delayed {
 		c.schedule(m, readyAt)

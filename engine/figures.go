@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"cmp"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/timeline"
 )
 
 // Figures of queues, for operators. Where each comes from:
@@ -21,6 +18,28 @@ import (
 // A sweep begins when a request needs one and the last one is older than Config.FiguresAge, and
 // requests that come meanwhile wait for the same. Without requests there is none.
 
+// What package figures has, as commands and metrics show it.
+type (
+	Counts    = figures.Counts
+	Events    = figures.Events
+	Durations = figures.Durations
+	Outcome   = figures.Outcome
+	BusyKey   = figures.BusyKey
+	Moment    = figures.Moment
+	Order     = figures.Order
+)
+
+// The orders of fairness keys, and how many there are of what.
+const (
+	ByDepth     = figures.ByDepth
+	ByAge       = figures.ByAge
+	ByDelivered = figures.ByDelivered
+	ByBehind    = figures.ByBehind
+	Orders      = figures.Orders
+	Outcomes    = figures.Outcomes
+	MomentsMax  = figures.Steps // moments of a history
+)
+
 // QueueFigures are the figures of a queue at one moment, and of its fairness keys at the time of
 // the last sweep.
 type QueueFigures struct {
@@ -30,49 +49,20 @@ type QueueFigures struct {
 	DLQ                 string // "": none
 	DeadLetter, Ordered bool   // its messages are dead ones; it delivers one of a key at a time
 	PausedIn, PausedOut bool
-	Redriving           bool         // a redrive of it is running
-	Hooks               [2]hook.Hook // by hook.Kind; nil: none. Their Stats take a lock: not for a turn
-	Wait, Work          Quantile     // Work is of all outcomes
+	Redriving           bool             // a redrive of it is running
+	Hooks               [2]hook.Hook     // by hook.Kind; nil: none. Their Stats take a lock: not for a turn
+	Wait, Work          figures.Quantile // Work is of all outcomes
 	// Durations are copies, for requests that ask for them (Figures.Durations).
 	Durations Durations
 
-	KeyFigures
+	figures.KeyFigures
 }
-
-// KeyFigures are what a sweep has found about the fairness keys of a queue that have messages. The
-// slices are shared and must not be changed.
-type KeyFigures struct {
-	States      [keyStates]int64 // keys in each state, in the order of KeyStates
-	OldestReady time.Time        // since when the message that is ready longest is ready; zero: none in memory
-	Top         [Orders][]string // the first keys in each order, at most TopKeysMax
-	SweptAt     time.Time        // when; zero: the queue has had no key since it was created or purged
-}
-
-// Order is an order of fairness keys, the greatest first.
-type Order uint8
-
-// The orders.
-const (
-	ByDepth     Order = iota // messages
-	ByAge                    // how long the first message is ready
-	ByDelivered              // deliveries since the start of the broker
-	ByBehind                 // how far the share of the last minute is below the fair share, of keys that may deliver
-	Orders      = 4          // the number of orders
-)
-
-// TopKeysMax is the number of keys that a sweep retains in each order.
-const TopKeysMax = 100
 
 // add adds the figures of another queue, except for what a sum does not have.
 func (f *QueueFigures) add(o *QueueFigures) {
 	f.Counts.Add(o.Counts)
 	f.Durations.Add(&o.Durations)
-	for i, n := range o.States {
-		f.States[i] += n
-	}
-	if t := o.OldestReady; !t.IsZero() && (f.OldestReady.IsZero() || t.Before(f.OldestReady)) {
-		f.OldestReady = t
-	}
+	f.KeyFigures.Add(&o.KeyFigures)
 }
 
 // Figures asks for a page of queues with their figures. The unexported fields are the progress
@@ -141,8 +131,9 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 		req.started, req.epoch, req.at, req.left, req.page = true, c.epoch, max(req.Cursor, 1), req.Count, FiguresPage{}
 		req.end = uint64(c.queues.nextNumber)
 		if req.Cursor == 0 {
-			req.page.Deleted.Counts = c.queues.deletedTotals.counts()
-			req.page.Deleted.Durations.Add(&c.queues.deletedTotals.durations)
+			events, durations := c.queues.figures.Deleted()
+			req.page.Deleted.Events = events
+			req.page.Deleted.Durations.Add(durations)
 		}
 	}
 	p := &req.page
@@ -167,7 +158,7 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 		case req.Sum != nil && req.Sum(q.name):
 			c.spend(figuresUnits - 1)
 			f := c.queueFigures(q)
-			f.Durations = q.totals.durations
+			f.Durations = *q.figures.Durations()
 			p.Sum.add(&f)
 			p.Summed++
 		default:
@@ -196,9 +187,9 @@ func (tx *Tx) figuresOfOne(req *Figures) (FiguresPage, error) {
 func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
 	c.spend(figuresUnits - 1)
 	f := c.queueFigures(q)
-	f.Wait, f.Work = q.totals.durations.summaries()
+	f.Wait, f.Work = q.figures.Durations().Summaries()
 	if req.Durations {
-		f.Durations.Add(&q.totals.durations)
+		f.Durations.Add(q.figures.Durations())
 	}
 	return &f
 }
@@ -211,32 +202,18 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 	}
 	hooks, _ := c.out.snapshot.hooks.get(q.name)
 	f.Hooks = hooks.by
-	if q.figures != nil {
-		f.KeyFigures = *q.figures
+	if k := q.figures.Swept(); k != nil {
+		f.KeyFigures = *k
 	}
 	return f
 }
 
 // sweep is the component that looks at all fairness keys of all queues, in slices. The requests
 // that wait for it advance it, each in its own slice of the turn; the steps are of bounded work.
-//
-//	idle     the results are in queue.figures, and at says since when
-//	running  at the queue with the number no, behind the key with the number cursor of its roster
-//
-//	idle → running    awaitSweep: the results are too old
-//	running → idle    all queues are swept that existed when it began
-//	running → running awaitSweep: no request has advanced it for Config.FiguresAge, so that a part
-//	                  of the results is too old; it begins again
-//
 // A queue that is deleted or purged has its number no more: what the sweep has of it is dropped.
 // A purged queue has no figures until the next sweep. A recovery drops all results.
 type sweep struct {
-	running  bool
-	at       int64 // end of the last sweep, Unix nanoseconds; 0: none
-	advanced int64 // when it was last advanced
-	no, end  uint32
-	cursor   uint64
-	keys     keyFigures
+	figures.Sweep
 
 	turn uint64 // the turn that left refers to
 	left int    // units that it may use in that turn
@@ -246,14 +223,6 @@ type sweep struct {
 }
 
 func (s *sweep) reset() { *s = sweep{} }
-
-// keyFigures are KeyFigures that are being collected.
-type keyFigures struct {
-	KeyFigures
-	seen   int
-	oldest int64
-	top    [Orders]topList
-}
 
 // sweepKeysPerUnit is the number of keys that a unit of work pays for. A turn sweeps 2048 keys at
 // most: the sweep may use as much of a turn as a slice has, whatever its requests have left.
@@ -273,30 +242,26 @@ func (s *sweep) more(tx *Tx) bool {
 func (tx *Tx) awaitSweep() error {
 	c := tx.core
 	s := &c.sweep
-	if !s.running && s.at != 0 && c.now-s.at <= int64(c.cfg.FiguresAge) {
+	if s.Recent(c.now, int64(c.cfg.FiguresAge), c.queues.nextNumber) {
 		return nil
 	}
-	if !s.running || c.now-s.advanced > int64(c.cfg.FiguresAge) {
-		*s = sweep{running: true, no: 1, end: c.queues.nextNumber, at: s.at, turn: s.turn, left: s.left}
-	}
-	s.advanced = c.now
 	if turn := c.health.counters.turns + 1; s.turn != turn {
 		s.turn, s.left = turn, c.tasks.budget.part(4)
 	}
 	if !s.advance(tx) {
 		return tx.yield()
 	}
-	s.running, s.at = false, c.now
+	s.Finish(c.now)
 	return nil
 }
 
 // advance sweeps as far as the budget lasts, and reports whether it is complete.
 func (s *sweep) advance(tx *Tx) bool {
 	c := tx.core
-	for ; s.no < s.end; s.goOn() {
-		q := c.queues.byNumber[s.no]
+	for ; s.No < s.End; s.Next() {
+		q := c.queues.byNumber[s.No]
 		if q == nil {
-			if s.no%gapsPerUnit == 0 && !s.more(tx) {
+			if s.No%gapsPerUnit == 0 && !s.more(tx) {
 				return false
 			}
 			continue
@@ -304,84 +269,50 @@ func (s *sweep) advance(tx *Tx) bool {
 		if !s.more(tx) || !s.advanceQueue(tx, q) {
 			return false
 		}
-		q.figures = s.keys.conclude(c.now)
+		s.Conclude(&q.figures, c.now)
 	}
 	return true
 }
 
-// goOn goes on to the next number.
-func (s *sweep) goOn() { s.no, s.cursor, s.keys = s.no+1, 0, keyFigures{} }
-
 // advanceQueue sweeps the keys of a queue, and reports whether all are done.
 func (s *sweep) advanceQueue(tx *Tx, q *queue) bool {
 	n, yields := 0, false
-	s.cursor = q.roster.WalkWhile(s.cursor, func(k *fairKey) bool {
+	s.Cursor = q.roster.WalkWhile(s.Cursor, func(k *fairKey) bool {
 		if n++; n%sweepKeysPerUnit == 0 {
 			if yields = !s.more(tx); yields {
 				return false
 			}
 		}
-		s.keys.add(tx.core, k)
+		s.Add(tx.core.now, tx.core.sample(k))
 		return true
 	})
 	return !yields
 }
 
-// add counts a key.
-func (f *keyFigures) add(c *core, k *fairKey) {
-	f.seen++
+// sample returns what a sweep looks at.
+func (c *core) sample(k *fairKey) figures.Sample {
 	state := c.keyState(k)
-	f.States[state]++
-	f.top[ByDepth].offer(k.total, k.name)
-	f.top[ByDelivered].offer(int64(k.stats.delivered), k.name)
+	s := figures.Sample{Name: k.name, State: int(state), Depth: k.total, Delivered: k.stats.Delivered}
 	if k.window.Len() > 0 {
-		since := k.window.First().since
-		if f.oldest == 0 || since < f.oldest {
-			f.oldest = since
-		}
-		f.top[ByAge].offer(c.now-since+1, k.name)
+		s.Since = k.window.First().since
 	}
 	if state != stateNoCredit && k.Open() {
 		share, fair := c.shares(k)
-		f.top[ByBehind].offer(int64((fair-share)*behindScale), k.name)
+		s.Behind = fair - share
 	}
+	return s
 }
 
-// behindScale makes whole numbers of differences between shares.
-const behindScale = 1e12
-
-// conclude returns the figures, nil if there was no key.
-func (f *keyFigures) conclude(now int64) *KeyFigures {
-	if f.seen == 0 {
-		return nil
-	}
-	r := &f.KeyFigures
-	r.SweptAt = unix(now)
-	if f.oldest != 0 {
-		r.OldestReady = unix(f.oldest)
-	}
-	for i := range f.top {
-		r.Top[i] = f.top[i].names()
-	}
-	return new(*r)
-}
-
-// history records what queues did, for FILA.HISTORY: at the first turn of each step (package
-// timeline), before that turn has changed anything. It needs no timer: while there is no turn,
-// nothing changes. Many queues are recorded in slices, over several turns.
+// history is the component that records what queues did, for FILA.HISTORY.
 type history struct {
-	begun, done uint32           // the first step that is recorded, and the last; 0: none yet
-	step        uint32           // that is being recorded, with those since done
-	no          uint32           // number of the next queue to record; 0: none
-	due         int64            // when the next step begins, Unix nanoseconds
-	sum, last   timeline.Numbers // of the queues that are recorded; of all queues in the step before
-	all         timeline.Line    // of all queues together
+	figures.History
+	no uint32 // number of the next queue to record; 0: none
 
 	untimed
 	unchecked
 }
 
-// reset begins a step again that is not done. Lines outlive recoveries, as totals do.
+// reset begins a step again that is not done. What is recorded outlives recoveries, as counts do.
 func (h *history) reset() { h.no = 0 }
 
 // historyPerUnit is the number of queues that a unit of work pays for.
@@ -389,15 +320,12 @@ const historyPerUnit = 4
 
 // expire records a step when its time has come.
 func (h *history) expire(c *core) {
-	if c.now < h.due || c.ops.census != nil { // until all is counted, the counts are too low
+	if !h.Due(c.now) || c.ops.census != nil { // until all is counted, the counts are too low
 		return
 	}
 	if h.no == 0 {
-		h.step, h.no, h.sum = timeline.StepAt(c.now), 1, numbersOf(c.queues.deletedTotals.counts())
-	}
-	from := h.done + 1 // what has changed since then did so before the next step began
-	if h.begun == 0 {
-		from = h.step
+		h.no = 1
+		h.Begin(c.now, c.counts())
 	}
 	for ; h.no < c.queues.nextNumber; h.no++ {
 		if h.no%historyPerUnit == 0 {
@@ -406,89 +334,91 @@ func (h *history) expire(c *core) {
 			}
 			c.spend(1)
 		}
-		q := c.queues.byNumber[h.no]
-		if q == nil || q.recorded == h.step { // a purge gives a queue another number: it may come twice
-			continue
+		if q := c.queues.byNumber[h.no]; q != nil {
+			h.Record(&q.figures)
 		}
-		n := numbersOf(q.counts())
-		q.recorded = h.step
-		q.totals.record(from, n)
-		h.sum.Add(n)
 	}
-	h.sum.AtLeast(h.last) // a queue that was deleted meanwhile may be missing
-	h.all.Set(from, h.sum)
-	if h.last, h.done, h.no, h.due = h.sum, h.step, 0, timeline.Begin(h.step+1); h.begun == 0 {
-		h.begun = h.step
-	}
-}
-
-// Moment is what a queue, or all together, had done and held at one time.
-type Moment struct {
-	At time.Time
-	timeline.Numbers
+	h.no = 0
+	h.Finish()
 }
 
 // History returns the moments of the last ten minutes, ten seconds apart, the oldest first; those
 // of all queues together if the name is empty. It goes back to the start of the broker, or to the
 // creation of the queue, at most. The error is ErrNoQueue.
-func (tx *Tx) History(name string) (list []Moment, err error) {
-	h := &tx.core.history
-	line, now, first := &h.all, h.last, h.begun
-	if name != "" {
-		q, err := tx.core.queueNamed(name)
-		if err != nil {
-			return nil, err
-		}
-		now, first = numbersOf(q.counts()), max(first, timeline.StepAt(q.set.CreatedAt))
-		if line = q.totals.line; line == nil {
-			line = &timeline.Line{} // nothing has ever happened
-		}
+func (tx *Tx) History(name string) ([]Moment, error) {
+	c := tx.core
+	if name == "" {
+		return c.history.All(c.counts()), nil
 	}
-	for step := max(first, h.done-timeline.Steps+1); step <= h.done && h.begun != 0; step++ {
-		list = append(list, Moment{unix(timeline.Begin(step)), line.At(step, now)})
+	q, err := c.queueNamed(name)
+	if err != nil {
+		return nil, err
 	}
-	return list, nil
+	return c.history.Of(&q.figures, q.set.CreatedAt), nil
 }
 
-// topList finds the TopKeysMax keys with the greatest values, of which only positive ones count.
-type topList struct {
-	list  []topKey // at most twice as many
-	least int64    // a value up to which no other key belongs into the list
+// BusiestKeys returns the keys of a queue with the most deliveries since the start of the broker,
+// at most ten and the busiest first, and the sum of all others. The error is ErrNoQueue.
+func (tx *Tx) BusiestKeys(queue string) (top []BusyKey, rest BusyKey, err error) {
+	c := tx.core
+	q, err := c.queueNamed(queue)
+	if err != nil {
+		return nil, BusyKey{}, err
+	}
+	top, rest = q.figures.Busiest(figures.Tally(q.order.Tally()), func(name string) figures.Tally { return q.keys.get(name).throttled(c.now) })
+	return top, rest, nil
 }
 
-type topKey struct {
-	value int64
-	name  string
+// throttled returns what throttles have done to a key.
+func (k *fairKey) throttled(now int64) figures.Tally { return figures.Tally(k.Key.Tally(now)) }
+
+// counts returns the counts of a queue, in constant time.
+func (q *queue) counts() Counts { return q.figures.Counts(q.keys.n) }
+
+// counts returns those of all queues, deleted ones included, in constant time.
+func (c *core) counts() Counts { return c.queues.figures.Counts(c.heads.keys) }
+
+// Stats describe the engine as a whole. The counters count since the start of the broker, those
+// of deleted queues included.
+type Stats struct {
+	Counts
+	Queues     int64
+	Crons      int64 // recurring messages
+	DeadCrons  int64 // those without a next tick, as their time zone is gone
+	Budgets    int64
+	Held       int64     // fairness keys that have come up and that a budget did not cover
+	Blocked    int64     // clients with a parked task
+	Writable   bool      // the store takes writes
+	Recoveries uint64    // in place, after failed commits
+	Turns      uint64    // turns of the loop
+	Tasks      uint64    // tasks applied
+	Commits    uint64    // batches committed
+	InMemory   int64     // messages in head caches
+	BodyBytes  int64     // payloads and headers in memory outside the store
+	Now        time.Time // of the turn
+	Backup     BackupStatus
+	// Ticks of recurring messages that enqueued a message, and that did not.
+	Ticked, Missed uint64
+	Topics         TopicStats
+	// Backups that have ended well, and that have not.
+	BackedUp, FailedToBackUp uint64
+	Signals                  int64  // pairs of subject and name
+	SignalsEvicted           uint64 // those that made room for others
+	Memory                   Memory // of the process
+	InUse                    int64  // bytes that keys, messages and bodies take, at least
+	// By how much the system clock is behind the time of the broker; 0: at most a second.
+	ClockBehind time.Duration
 }
 
-// offer adds a key if it may be among those with the greatest values.
-func (l *topList) offer(value int64, name string) {
-	if value <= l.least {
-		return
+// Stats describes the engine, in constant time.
+func (tx *Tx) Stats() Stats {
+	c := tx.core
+	n := &c.health.counters
+	return Stats{
+		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), DeadCrons: int64(c.cron.dead), Budgets: int64(c.accounts.Len()), Held: c.order.Held(), Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
+		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
+		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
+		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
+		ClockBehind: time.Duration(c.time.behind), Memory: c.health.memory, InUse: c.held(),
 	}
-	if l.list = append(l.list, topKey{value, name}); len(l.list) == 2*TopKeysMax {
-		l.cut()
-	}
-}
-
-// cut sorts the list, and leaves TopKeysMax keys in it.
-func (l *topList) cut() {
-	slices.SortFunc(l.list, func(a, b topKey) int {
-		return cmp.Or(cmp.Compare(b.value, a.value), strings.Compare(a.name, b.name))
-	})
-	if len(l.list) > TopKeysMax {
-		clear(l.list[TopKeysMax:])
-		l.list = l.list[:TopKeysMax]
-		l.least = l.list[TopKeysMax-1].value
-	}
-}
-
-// names returns the keys, the one with the greatest value first.
-func (l *topList) names() []string {
-	l.cut()
-	names := make([]string, len(l.list))
-	for i := range l.list {
-		names[i] = l.list[i].name
-	}
-	return names
 }

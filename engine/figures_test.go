@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/histogram"
 	"github.com/faisca/fila/storage"
 )
 
-// figures returns a task for a page of figures, and the page once it is done.
-func figures(req *Figures) (*Task, *FiguresPage) {
+// figuresTask returns a task for a page of figures, and the page once it is done.
+func figuresTask(req *Figures) (*Task, *FiguresPage) {
 	page := new(FiguresPage)
 	return &Task{Call: callFunc(func(tx *Tx) (err error) {
 		*page, err = tx.Figures(req)
@@ -27,7 +27,7 @@ func figures(req *Figures) (*Task, *FiguresPage) {
 // allFigures returns the figures of all queues by name, from one page.
 func (w *world) allFigures() map[string]*QueueFigures {
 	w.t.Helper()
-	task, page := figures(&Figures{Count: 1000})
+	task, page := figuresTask(&Figures{Count: 1000})
 	w.Do(task)
 	if !task.Done() || task.Err() != nil || page.Next != 0 {
 		w.t.Fatalf("done %v: %v, next %d", task.Done(), task.Err(), page.Next)
@@ -42,7 +42,7 @@ func (w *world) allFigures() map[string]*QueueFigures {
 // topKeys returns the first keys of a queue in an order.
 func (w *world) topKeys(queue string, by Order) (names []string) {
 	w.t.Helper()
-	req := &TopKeys{Queue: queue, By: by, Count: TopKeysMax}
+	req := &TopKeys{Queue: queue, By: by, Count: figures.TopKeysMax}
 	w.must(func(tx *Tx) error {
 		list, err := tx.TopKeys(req)
 		for _, k := range list {
@@ -86,7 +86,7 @@ func (w *world) messUp(rng *rand.Rand, keys int) {
 }
 
 func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
-	seen := [keyStates]int64{}
+	seen := [figures.KeyStates]int64{}
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // reproducible on purpose
 		w := newWorld(t, nil)
@@ -98,7 +98,7 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 		got := w.allFigures()["q"]
 
 		words := KeyStates()
-		var states [keyStates]int64
+		var states [figures.KeyStates]int64
 		var oldest int64
 		values := [Orders]map[string]int64{{}, {}, {}, {}}
 		for k := range q.roster.All() {
@@ -113,7 +113,7 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 				values[ByAge][k.name] = c.now - since + 1
 			}
 			if i.State == KeyNoConsumer || i.State == KeyReady {
-				values[ByBehind][k.name] = int64((i.FairShare - i.Share) * behindScale)
+				values[ByBehind][k.name] = int64((i.FairShare - i.Share) * figures.BehindScale)
 			}
 		}
 		for i, n := range states {
@@ -133,50 +133,22 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 				last = v
 				delete(values[by], name)
 			}
-			if len(top) > TopKeysMax {
+			if len(top) > figures.TopKeysMax {
 				t.Errorf("seed %d: order %d has %d keys", seed, by, len(top))
 			}
 			for name, v := range values[by] {
-				if v > last || len(top) < TopKeysMax && v > 0 {
+				if v > last || len(top) < figures.TopKeysMax && v > 0 {
 					t.Errorf("seed %d: order %d lacks %s with %d", seed, by, name, v)
 				}
 			}
 		}
-		if f := w.allFigures()["empty"]; f.States != [keyStates]int64{} || !f.SweptAt.IsZero() {
+		if f := w.allFigures()["empty"]; f.States != [figures.KeyStates]int64{} || !f.SweptAt.IsZero() {
 			t.Errorf("seed %d: a queue without keys: %+v", seed, f.KeyFigures)
 		}
 	}
 	for i, n := range seen {
 		if n == 0 && keyState(i) != stateReady && keyState(i) != stateLoading && keyState(i) != stateOrdered { //nolint:gosec // few
 			t.Errorf("no key was %s", KeyStates()[i])
-		}
-	}
-}
-
-func TestTheListOfTopKeysHasTheGreatest(t *testing.T) {
-	rng := rand.New(rand.NewPCG(8, 9)) //nolint:gosec // reproducible on purpose
-	for _, n := range []int{0, 1, TopKeysMax, TopKeysMax + 1, 2*TopKeysMax - 1, 2 * TopKeysMax, 5000} {
-		var l topList
-		var want []topKey
-		for i := range n {
-			k := topKey{rng.Int64N(1000) - 1, fmt.Sprintf("k%04d", i)}
-			l.offer(k.value, k.name)
-			if k.value > 0 {
-				want = append(want, k)
-			}
-			if len(l.list) >= 2*TopKeysMax {
-				t.Fatalf("%d keys are in the list", len(l.list))
-			}
-		}
-		slices.SortStableFunc(want, func(a, b topKey) int { return cmp.Compare(b.value, a.value) })
-		want = want[:min(len(want), TopKeysMax)]
-		for i, name := range l.names() {
-			if l.list[i].value != want[i].value {
-				t.Fatalf("%d keys: place %d has %s with %d, want %d", n, i, name, l.list[i].value, want[i].value)
-			}
-		}
-		if len(l.list) != len(want) {
-			t.Errorf("%d keys: the list has %d, want %d", n, len(l.list), len(want))
 		}
 	}
 }
@@ -190,7 +162,7 @@ func TestRequestsForFiguresShareOneSweep(t *testing.T) {
 	units := func(n int) (all int) {
 		var tasks []*Task
 		for range n {
-			task, _ := figures(&Figures{Count: 10})
+			task, _ := figuresTask(&Figures{Count: 10})
 			tasks = append(tasks, task)
 		}
 		for turn := 0; !tasks[0].Done(); turn++ {
@@ -202,7 +174,7 @@ func TestRequestsForFiguresShareOneSweep(t *testing.T) {
 			if turn == 0 {
 				tasks = tasks[:1]
 				for range n - 1 { // they come while it is under way
-					task, _ := figures(&Figures{Count: 10})
+					task, _ := figuresTask(&Figures{Count: 10})
 					tasks = append(tasks, task)
 				}
 			} else {
@@ -231,16 +203,16 @@ func TestNoTurnSweepsMoreThanItsPart(t *testing.T) {
 	w.fillKeys("q", 5*turnUnits)
 	var tasks []*Task
 	for range 20 {
-		task, _ := figures(&Figures{Count: 10})
+		task, _ := figuresTask(&Figures{Count: 10})
 		tasks = append(tasks, task)
 	}
 	s := &w.core.sweep
 	turns := 0
-	for ; turns == 0 || s.running; turns++ {
-		before := s.keys.seen
+	for ; turns == 0 || s.Running; turns++ {
+		before := s.Seen
 		w.tick(tasks...)
 		tasks = nil
-		if n := s.keys.seen - before; n > turnUnits {
+		if n := s.Seen - before; n > turnUnits {
 			t.Fatalf("turn %d has swept %d keys, want at most %d", turns, n, turnUnits)
 		}
 	}
@@ -271,7 +243,7 @@ func TestASweepSurvivesWhatHappensToItsQueues(t *testing.T) {
 				w.fillKeys(queue, 100)
 			}
 			w.core.tasks.budget.turn = 40
-			task, page := figures(&Figures{Count: 100})
+			task, page := figuresTask(&Figures{Count: 100})
 			w.tick(task)
 			for range turns {
 				w.tick()
@@ -372,7 +344,7 @@ func TestPagesOfFiguresAddUp(t *testing.T) {
 		var sum, listed, deleted QueueFigures
 		names, summed, pages := []string{}, 0, 0
 		for cursor := uint64(0); pages == 0 || cursor != 0; pages++ {
-			task, page := figures(&Figures{Cursor: cursor, Count: count, Durations: true, Sum: func(name string) bool { return name >= "q10" }})
+			task, page := figuresTask(&Figures{Cursor: cursor, Count: count, Durations: true, Sum: func(name string) bool { return name >= "q10" }})
 			w.Do(task)
 			if task.Err() != nil {
 				t.Fatal(task.Err())
@@ -409,10 +381,10 @@ func TestDurationsAreThoseOfEachOutcome(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{NoDLQ: true})
 	for i, end := range []func(r Receipt){
-		OutcomeAcked:    func(r Receipt) { w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{r}); return err }) },
-		OutcomeNacked:   func(r Receipt) { w.nack(&Nack{Queue: "q", Receipt: r, Delay: time.Hour}) },
-		OutcomeExpired:  func(Receipt) { w.Advance(time.Minute) },
-		OutcomeReleased: func(r Receipt) { w.must(func(tx *Tx) error { _, err := tx.Release("q", []Receipt{r}); return err }) },
+		figures.OutcomeAcked:    func(r Receipt) { w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{r}); return err }) },
+		figures.OutcomeNacked:   func(r Receipt) { w.nack(&Nack{Queue: "q", Receipt: r, Delay: time.Hour}) },
+		figures.OutcomeExpired:  func(Receipt) { w.Advance(time.Minute) },
+		figures.OutcomeReleased: func(r Receipt) { w.must(func(tx *Tx) error { _, err := tx.Release("q", []Receipt{r}); return err }) },
 	} {
 		w.enqueue("q", "k", "m")
 		w.Advance(time.Duration(1<<i) * time.Second)
@@ -421,7 +393,7 @@ func TestDurationsAreThoseOfEachOutcome(t *testing.T) {
 		end(ds[0].Receipt)
 		w.must(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: "q"}); return err }) // what has come back
 	}
-	d := w.core.queues.byName["q"].totals.durations
+	d := w.core.queues.byName["q"].figures.Durations()
 	if got := d.Wait.Sum(); got != (1+2+4+8)*time.Second {
 		t.Errorf("the waits are %v", got)
 	}
@@ -449,11 +421,11 @@ func TestAWaitBeginsWhenTheMessageIsReady(t *testing.T) {
 			waits := func(want time.Duration, queue string) Receipt {
 				t.Helper()
 				r := w.leaseFor(queue, 1)
-				h := w.core.queues.byName[queue].totals.durations.Wait
+				h := w.core.queues.byName[queue].figures.Durations().Wait
 				if h.Count() != 1 || h.Sum() < want || h.Sum() > want+time.Millisecond {
 					t.Errorf("%s: %d waits of %v, want one of %v", queue, h.Count(), h.Sum(), want)
 				}
-				w.core.queues.byName[queue].totals.durations.Wait = nil
+				w.core.queues.byName[queue].figures.Durations().Wait = nil
 				return r[0]
 			}
 			req := &Enqueue{Queue: "q", Key: "k", Payload: []byte("m"), Delay: time.Hour}
@@ -484,7 +456,7 @@ func TestAListingIsOfTheQueuesThatThereWereAtItsBeginning(t *testing.T) {
 	}
 	w.allFigures() // the sweep is recent
 	w.core.tasks.budget.turn = 24
-	task, page := figures(&Figures{Count: FiguresAll, Durations: true})
+	task, page := figuresTask(&Figures{Count: FiguresAll, Durations: true})
 	meanwhile := []func(tx *Tx) error{
 		func(tx *Tx) error { return tx.CreateQueue("new", QueueOptions{NoDLQ: true}) },
 		func(tx *Tx) error { return tx.DeleteQueue("q00", true) },

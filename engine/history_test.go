@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/internal/timeline"
+	"github.com/faisca/fila/engine/figures"
 )
 
 // moments returns the history of a queue, or of all.
@@ -42,18 +42,20 @@ func (w *world) happens(rng *rand.Rand, queues []string) {
 }
 
 // present returns the present numbers of a queue, or of all.
-func (w *world) present(queue string) (n timeline.Numbers) {
+func (w *world) present(queue string) (n figures.Numbers) {
 	if queue != "" {
 		if q := w.core.queues.byName[queue]; q != nil {
-			n = numbersOf(q.counts())
+			counts := q.counts()
+			n = figures.Numbers{Flow: counts.Flow, ByStatus: counts.ByStatus}
 		}
 		return n
 	}
-	n = numbersOf(w.core.queues.deletedTotals.counts())
+	events, _ := w.core.queues.figures.Deleted()
+	all := Counts{Events: events}
 	for _, q := range w.core.queues.byName {
-		n.Add(numbersOf(q.counts()))
+		all.Add(q.counts())
 	}
-	return n
+	return figures.Numbers{Flow: all.Flow, ByStatus: all.ByStatus}
 }
 
 // The history of each queue, and of all together, is what the counts were every ten seconds, whether
@@ -63,22 +65,22 @@ func TestHistoryIsWhatTheCountsWere(t *testing.T) {
 	for seed := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, 11)) //nolint:gosec // reproducible on purpose
 		w := newWorld(t, nil)
-		begun := timeline.StepAt(w.Now().UnixNano())
-		was := map[string]map[uint32]timeline.Numbers{"": {begun: {}}}
+		begun := figures.StepAt(w.Now().UnixNano())
+		was := map[string]map[uint32]figures.Numbers{"": {begun: {}}}
 		for range 600 {
-			from := timeline.StepAt(w.Now().UnixNano())
+			from := figures.StepAt(w.Now().UnixNano())
 			w.now = w.now.Add(time.Duration(rng.Int64N(int64(6 * time.Second))))
 			if rng.IntN(40) == 0 {
 				w.now = w.now.Add(time.Duration(rng.Int64N(int64(15 * time.Minute))))
 			}
-			to := timeline.StepAt(w.Now().UnixNano())
+			to := figures.StepAt(w.Now().UnixNano())
 			for _, name := range append(queues, "") { // nothing has happened in between
 				if name != "" && w.core.queues.byName[name] == nil {
 					delete(was, name)
 					continue
 				}
 				if was[name] == nil {
-					was[name] = map[uint32]timeline.Numbers{from: {}}
+					was[name] = map[uint32]figures.Numbers{from: {}}
 				}
 				for step := from + 1; step <= to; step++ {
 					was[name][step] = w.present(name)
@@ -90,11 +92,11 @@ func TestHistoryIsWhatTheCountsWere(t *testing.T) {
 					continue // deleted, or created just now
 				}
 				list := w.moments(name)
-				if len(list) > timeline.Steps || len(list) < min(timeline.Steps, int(to-begun+1)) && name == "" {
+				if len(list) > figures.Steps || len(list) < min(figures.Steps, int(to-begun+1)) && name == "" {
 					t.Fatalf("seed %d: %d moments", seed, len(list))
 				}
 				for _, m := range list {
-					if want := numbers[timeline.StepAt(m.At.UnixNano())]; m.Numbers != want {
+					if want := numbers[figures.StepAt(m.At.UnixNano())]; m.Numbers != want {
 						t.Fatalf("seed %d, %q at %v of %v: %+v, want %+v", seed, name, m.At, w.Now(), m.Numbers, want)
 					}
 				}
@@ -114,7 +116,7 @@ func TestManyQueuesAreRecordedInSlices(t *testing.T) {
 	}
 	const turn = 32
 	w.core.tasks.budget.turn = turn
-	w.now = w.now.Add(timeline.Length)
+	w.now = w.now.Add(figures.Length)
 	turns := 0
 	for w.tick(); w.core.history.no != 0; turns++ {
 		// Queues get new numbers: some that are recorded already, and some that are not.
@@ -141,7 +143,7 @@ func TestHistoryOutlivesARecoveryInPlaceAndBeginsWithTheBroker(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	for range 5 {
 		w.enqueue("q", "k", "m")
-		w.now = w.now.Add(timeline.Length)
+		w.now = w.now.Add(figures.Length)
 	}
 	before, all := w.moments("q"), w.moments("")
 	if len(before) != 6 || before[5].Enqueued != 5 || before[3].Ready != 3 {

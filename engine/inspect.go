@@ -339,7 +339,7 @@ func (tx *Tx) QueueMemory(req *QueueMemory) (int64, error) {
 		return 0, tx.yield()
 	}
 	req.started = false
-	messages := req.messages + q.leased
+	messages := req.messages + q.figures.Leased
 	total := int64(unsafe.Sizeof(*q)) + int64(len(q.name)) + mapEntryBytes + req.keys + messages*(int64(unsafe.Sizeof(message{}))+mapEntryBytes)
 	if req.seen > 0 {
 		total += req.payload * messages / req.seen

@@ -3,9 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
 )
 
 // The invariants of the memory, by the numbers of the package comment. Each component checks
@@ -41,12 +43,7 @@ func (s *queueSet) check(c *core, bad report) {
 		}
 		c.checkQueue(q, bad)
 		c.checkOrder(q, bad)
-		if err := q.idle.check(q); err != nil {
-			bad(22, "queue %q: %v", name, err)
-		}
-		if err := q.idle.busiest.check(q); err != nil && !c.reclaiming(q) {
-			bad(26, "queue %q: %v", name, err)
-		}
+		c.checkFigures(q, bad)
 	}
 	for dlq, l := range s.byDLQ {
 		for q := l.Head(); q != nil; q = q.Next() {
@@ -60,7 +57,52 @@ func (s *queueSet) check(c *core, bad report) {
 		bad(1, "%d queues are not listed for their dead-letter queues", named)
 	}
 	s.checkHistories(bad)
-	s.sums.check(c, bad)
+	s.checkSums(c, bad)
+}
+
+// checkFigures verifies the statistics of keys without messages (22), and the list of the busiest keys (26).
+func (c *core) checkFigures(q *queue, bad report) {
+	idle, busiest := q.figures.Check(func(yield func(string, *figures.Key) bool) {
+		for k := range q.roster.All() {
+			if !yield(k.name, &k.stats) {
+				return
+			}
+		}
+	}, func(name string) *figures.Key {
+		if k := q.keys.get(name); k != nil {
+			return &k.stats
+		}
+		return nil
+	})
+	if idle != nil {
+		bad(22, "queue %q: %v", q.name, idle)
+	}
+	if busiest != nil && !c.reclaiming(q) {
+		bad(26, "queue %q: %v", q.name, busiest)
+	}
+}
+
+// checkSums verifies the sums of all queues, and what figures are given of each (33).
+func (s *queueSet) checkSums(c *core, bad report) {
+	keys, all := 0, slices.Collect(maps.Values(s.byName))
+	of := func(queues []*queue) (list []*figures.Queue) {
+		for _, q := range queues {
+			list = append(list, &q.figures)
+		}
+		return list
+	}
+	if err := s.figures.Check(of(all), of(s.deleted)); err != nil {
+		bad(33, "%v", err)
+	}
+	for _, q := range append(all, s.deleted...) {
+		keys += q.keys.n
+		if q.figures.Dead != q.isDLQ() || q.figures.Waiters != int64(q.waiters.Len()) {
+			bad(33, "queue %q: %d consumers wait, %d are counted; its messages are dead: %v", q.name, q.waiters.Len(), q.figures.Waiters, q.isDLQ())
+		}
+	}
+	if keys != c.heads.keys {
+		bad(33, "all queues have %d keys, %d are counted", keys, c.heads.keys)
+	}
 }
 
 func (s *queueSet) checkHistories(bad report) {
@@ -110,15 +152,15 @@ func (c *core) checkQueue(q *queue, bad report) {
 	if awaiting != q.awaitingRead {
 		bad(2, "queue %q: %d keys wait for a read; it says %d", q.name, awaiting, q.awaitingRead)
 	}
-	if leased != q.leased {
-		bad(3, "queue %q: keys have %d leased, it says %d", q.name, leased, q.leased)
+	if leased != q.figures.Leased {
+		bad(3, "queue %q: keys have %d leased, it says %d", q.name, leased, q.figures.Leased)
 	}
-	if q.counted && delayed != q.delayed {
-		bad(4, "queue %q: keys have %d delayed, it says %d", q.name, delayed, q.delayed)
+	if q.figures.Counted && delayed != q.figures.Delayed {
+		bad(4, "queue %q: keys have %d delayed, it says %d", q.name, delayed, q.figures.Delayed)
 	}
 	// The ready messages are the difference; most of them are on disk and cannot be counted here.
-	if q.counted && q.total < q.leased+q.delayed {
-		bad(4, "queue %q: total %d, leased %d, delayed %d", q.name, q.total, q.leased, q.delayed)
+	if q.figures.Counted && q.figures.Total < q.figures.Leased+q.figures.Delayed {
+		bad(4, "queue %q: total %d, leased %d, delayed %d", q.name, q.figures.Total, q.figures.Leased, q.figures.Delayed)
 	}
 }
 

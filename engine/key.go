@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/window"
 )
 
@@ -38,7 +39,7 @@ type fairKey struct {
 	dispatch.Key                         // ends the second line with what an enqueue needs, and the third
 
 	leased    int64 // messages, and the one that is retrying
-	stats     keyDeliveries
+	stats     figures.Key
 	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
 	delayed   int64        // messages; like total while not counted
 	hash      nameHash     // of name, for the key table
@@ -46,7 +47,6 @@ type fairKey struct {
 	out         uint32   // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
 	stored      bool     // a record of its settings exists
 	prefetching bool     // in readQueue.prefetch
-	busiest     bool     // in busiest of its queue
 	_           [24]byte // ends a cache line
 }
 
@@ -82,12 +82,7 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
-	before := q.idle.take(h, name)
-	k.stats = before.keyDeliveries
-	k.AddTally(before.Tally)
-	if k.stats.delivered > 0 {
-		q.idle.busiest.resumed(k)
-	}
+	k.AddTally(dispatch.Tally(q.figures.Returned(&k.stats, uint64(h), name)))
 	q.keys.add(h, k)
 	c.heads.keys++
 	k.Number(q.roster.Add(k))

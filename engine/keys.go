@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
 )
 
 // States of a fairness key, as FILA.KEY and FILA.EXPLAIN report them. They are computed on
@@ -78,10 +79,10 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	// A key without messages is not in memory. Its settings are the queue's, its counters are
 	// those that the queue has saved for a bounded number of such keys.
 	set, pinned := q.settings[key]
-	idle := q.idle.of(key)
+	idle := q.figures.Idle(uint64(hashName(key)), key)
 	return KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: "it has no messages",
-		Delivered: idle.delivered, Admitted: idle.Admitted, Refused: idle.Refused, Waited: time.Duration(idle.Waited),
+		Delivered: idle.Delivered, Admitted: idle.Admitted, Refused: idle.Refused, Waited: idle.Waited,
 	}
 }
 
@@ -90,7 +91,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 func (c *core) describe(k *fairKey) KeyInfo {
 	i := KeyInfo{
 		Key: k.name, Depth: max(k.total, 0), Leased: k.leased - k.retryingCount(), Delayed: max(k.delayed, 0) + k.retryingCount(), Weight: k.weight, Deficit: k.Deficit(),
-		Delivered: k.stats.delivered,
+		Delivered: k.stats.Delivered,
 		Paused:    k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
 	i.Share, i.FairShare = c.shares(k)
@@ -106,43 +107,7 @@ func (c *core) describe(k *fairKey) KeyInfo {
 // shares returns the part of the cost that the queue has delivered in about the last minute, and
 // the part of the weights of its active keys; see KeyInfo.
 func (c *core) shares(k *fairKey) (share, fair float64) {
-	// Both sums cover the same sliding minute, so their quotient is a share.
-	if all := k.queue.share.value(c.now); all > 0 {
-		share = k.stats.share.value(c.now) / all
-	}
-	return share, k.Key.Share()
-}
-
-// minuteSum estimates a sum over the last minute without storing its parts: the sum of the
-// current minute, plus the fraction of the previous one that a sliding minute still covers.
-type minuteSum struct {
-	minute    int64  // number of the current minute since 1970
-	cur, prev uint64 // sums of this minute and of the one before
-}
-
-const minute = int64(time.Minute)
-
-// roll moves to the minute of now.
-func (s *minuteSum) roll(now int64) {
-	switch m := now / minute; m {
-	case s.minute:
-	case s.minute + 1:
-		s.minute, s.prev, s.cur = m, s.cur, 0
-	default:
-		s.minute, s.prev, s.cur = m, 0, 0
-	}
-}
-
-// add adds n at the time now.
-func (s *minuteSum) add(now int64, n uint64) {
-	s.roll(now)
-	s.cur += n
-}
-
-// value returns the estimate at the time now.
-func (s *minuteSum) value(now int64) float64 {
-	s.roll(now)
-	return float64(s.cur) + float64(s.prev)*(1-float64(now%minute)/float64(minute))
+	return k.queue.figures.Share(&k.stats, c.now), k.Key.Share()
 }
 
 // Oldest asks for the enqueue time of the oldest of the first messages of a queue's keys.
@@ -210,11 +175,10 @@ const (
 	stateDelayed
 	stateNoCredit
 	stateOrdered
-	keyStates = 10 // the number of states
 )
 
-// KeyStates are the states of a key with messages, in the order of KeyFigures.States.
-func KeyStates() [keyStates]string {
+// KeyStates are the states of a key with messages, in the order of QueueFigures.States.
+func KeyStates() [figures.KeyStates]string {
 	return [...]string{KeyReady, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLoading, KeyLeased, KeyDelayed, KeyNoCredit, KeyOrdered}
 }
 
@@ -401,7 +365,7 @@ func (tx *Tx) Keys(req *Keys) (next uint64, list []*KeyInfo, err error) {
 type TopKeys struct {
 	Queue string
 	By    Order
-	Count int               // at most TopKeysMax are known
+	Count int               // at most figures.TopKeysMax are known
 	Match func(string) bool // selects keys by name; nil: all
 
 	list  []*KeyInfo
@@ -424,13 +388,14 @@ func (tx *Tx) TopKeys(req *TopKeys) ([]*KeyInfo, error) {
 	if err := tx.awaitSweep(); err != nil {
 		return nil, err
 	}
-	if q.figures == nil {
+	swept := q.figures.Swept()
+	if swept == nil {
 		return nil, nil
 	}
 	if req.epoch != c.epoch {
 		req.list, req.at, req.epoch = nil, 0, c.epoch
 	}
-	for top := q.figures.Top[req.By]; req.at < len(top) && len(req.list) < req.Count; req.at++ {
+	for top := swept.Top[req.By]; req.at < len(top) && len(req.list) < req.Count; req.at++ {
 		if !tx.more() {
 			return nil, tx.yield()
 		}

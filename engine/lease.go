@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/storage"
 )
 
@@ -219,7 +220,6 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	m.lease = lease{until: c.now + int64(visibility), consumer: consumer}
 	q := m.key.queue
 	waited := time.Duration(max(c.now-m.since, 0))
-	q.totals.durations.observeWait(waited)
 	m.since = c.order.LeaseTime()
 	c.leases.byID[m.id] = m
 	c.leases.ends.Push(m)
@@ -229,7 +229,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 	} else {
 		c.writeLease(m)
 	}
-	c.count(q, countDelivered, 1)
+	q.figures.Delivered(waited)
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
@@ -305,7 +305,7 @@ func (c *core) endLease(m *message) {
 		c.restoreExpiry(m)
 	}
 	m.key.leased--
-	c.addMessages(m.key.queue, messageCounts{leased: -1})
+	m.key.queue.figures.Change(figures.Messages{Leased: -1})
 	if m.writes > 0 {
 		c.out.sync = true // a power loss must not bring the record back beside a later lease
 		key := storage.AppendLeaseKey(nil, m.storageKey(), m.fence)

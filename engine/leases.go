@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
@@ -108,7 +109,7 @@ const LeaseExpired = "the lease expired"
 // another queue but cannot be read stays leased, and the move is retried after its backoff.
 func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	q := m.key.queue
-	c.count(q, countLeaseExpired, 1)
+	q.figures.Count(figures.Expired, 1)
 	dead, delay, reason := c.failureOutcome(q, m.attempt, d)
 	if d == nil || d.Action == hook.FailureDefault && d.Delay == nil {
 		delay = 0 // by default a message is ready at once: its lease was pause enough
@@ -124,7 +125,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	}
 	m.fail(c.now, LeaseExpired)
 	c.failed(m, dead, reason)
-	c.observeWork(m, OutcomeExpired)
+	c.observeWork(m, figures.OutcomeExpired)
 	c.endLease(m)
 	switch {
 	case over:
@@ -300,7 +301,7 @@ func (c *core) remove(m *message) {
 	c.goneInOrder(m)
 	k.window.Changed(m.Position())
 	k.total--
-	c.addMessages(k.queue, messageCounts{total: -1})
+	k.queue.figures.Change(figures.Messages{Total: -1})
 	c.markShrunk(k.queue)
 	c.settle(k)
 }
@@ -343,8 +344,8 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 // positions, with the same attempt. It returns how many receipts had a live lease.
 func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
-		c.count(m.key.queue, countReleased, 1)
-		c.observeWork(m, OutcomeReleased)
+		m.key.queue.figures.Count(figures.Released, 1)
+		c.observeWork(m, figures.OutcomeReleased)
 		c.releaseLease(m)
 	})
 }
@@ -373,7 +374,7 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 			return tx.yield()
 		}
 		m.deliveries--
-		c.count(q, countUndelivered, 1)
+		q.figures.Count(figures.Undelivered, 1)
 		c.order.Undo(m.throttles.of(), m.cost)
 		c.releaseLease(m)
 	}
@@ -412,8 +413,8 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		return 0, err
 	}
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
-		c.count(m.key.queue, countAcked, 1)
-		c.observeWork(m, OutcomeAcked)
+		m.key.queue.figures.Count(figures.Acked, 1)
+		c.observeWork(m, figures.OutcomeAcked)
 		c.order.Succeeded(m.throttles.of())
 		c.settleCharge(m, o.Used)
 		c.endLease(m)
@@ -430,7 +431,7 @@ func (c *core) keepResult(m *message, value []byte) []byte {
 	if value == nil || q.set.Values[queueset.ResultTTL] == 0 {
 		return nil
 	}
-	c.count(q, countResults, 1)
+	q.figures.Count(figures.Results, 1)
 	rec := storage.Result{Value: value, At: c.now}
 	key := storage.AppendResultKey(nil, q.no, c.generation(q, storage.Results), m.id)
 	c.out.batch.Put(storage.Results, key, rec.Append(nil))

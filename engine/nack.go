@@ -2,8 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
@@ -99,9 +101,9 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		}
 	}
 	m.fail(c.now, errtext.Clip(req.Error, ErrorBytes))
-	c.count(q, countNacked, 1)
+	q.figures.Count(figures.Nacked, 1)
 	c.out.sync = true
-	c.observeWork(m, OutcomeNacked)
+	c.observeWork(m, figures.OutcomeNacked)
 	c.failed(m, dead, reason)
 	if req.Used != nil {
 		c.settleCharge(m, req.Used)
@@ -268,25 +270,15 @@ const (
 	reasonHook     = "on_failure"
 )
 
-// DeadReasons are the reasons in the order of Counts.DeadBy.
-func DeadReasons() [deadReasons]string {
+// DeadReasons are the reasons in the order of Counts.DeadBy, and of the events from figures.Died on.
+func DeadReasons() [figures.DeadReasons]string {
 	return [...]string{reasonAttempts, reasonNack, reasonHook, reasonTTL}
 }
 
-const deadReasons = 4
-
-// deadReason returns the index of a reason.
-func deadReason(reason string) int {
-	switch reason {
-	case reasonNack:
-		return 1
-	case reasonHook:
-		return 2
-	case reasonTTL:
-		return 3
-	default:
-		return 0
-	}
+// deadReason returns the event of a reason.
+func deadReason(reason string) figures.Event {
+	reasons := DeadReasons()
+	return figures.Died + figures.Event(max(slices.Index(reasons[:], reason), 0)) //nolint:gosec // few
 }
 
 // loadBody makes sure that the record of a message is in memory and can be decoded. A lease
@@ -322,13 +314,14 @@ func (c *core) deadLetter(m *message, reason string) string {
 	}
 	dlq := c.queues.byName[q.set.DLQ]
 	if dlq == nil {
-		c.count(q, countDropped, 1)
+		q.figures.Count(figures.Dropped, 1)
 		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
 		c.tellDead(m, reason)
 		c.remove(m)
 		return ""
 	}
-	c.count(q, countDead+countKind(deadReason(reason)), 1)
+	q.figures.Count(figures.DeadLettered, 1)
+	q.figures.Count(deadReason(reason), 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
 	c.tellDead(m, reason)
 	var rec storage.Message

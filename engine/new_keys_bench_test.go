@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/engine/figures"
 )
 
 // Keys that come and go. Of a million tenants few have a message at a time, so most
@@ -26,7 +28,7 @@ func newChurn(b testing.TB, keys int) *workload {
 		l.prepare()
 		l.enqueue()
 	}
-	for range 4 * idleStatsMax / turnTasks { // fills the statistics of idle keys
+	for range 4 * figures.IdleMax / turnTasks { // fills the statistics of idle keys
 		l.cycle()
 	}
 	l.spent = cost{}

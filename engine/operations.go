@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/storage"
 )
 
@@ -174,7 +175,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		if q == nil {
 			continue
 		}
-		c.addMessages(q, messageCounts{total: n.n, delayed: n.delayed})
+		q.figures.Change(figures.Messages{Total: n.n, Delayed: n.delayed})
 		if k := q.keys.get(n.key); k != nil && !k.counted {
 			k.total += n.n
 			k.delayed += n.delayed
@@ -186,7 +187,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 		return nil
 	}
 	for _, q := range c.queues.byName {
-		c.setCounted(q)
+		q.figures.SetCounted()
 	}
 	c.endCensus()
 	return nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/queueset"
 )
 
@@ -129,7 +130,7 @@ func (c *core) goneInOrder(m *message) {
 func (c *core) leaveOrder(m *message) {
 	q := m.key.queue
 	if m.retrying {
-		c.addMessages(q, messageCounts{retrying: -1})
+		q.figures.Change(figures.Messages{Retrying: -1})
 	}
 	if o := m.key; o.out != 0 {
 		if at := &q.sequence.keys[o.out-1]; at.m == m {
@@ -142,7 +143,7 @@ func (c *core) leaveOrder(m *message) {
 func (c *core) enterOrder(m *message) {
 	q := m.key.queue
 	if m.retrying {
-		c.addMessages(q, messageCounts{retrying: 1})
+		q.figures.Change(figures.Messages{Retrying: 1})
 	}
 	if q.ordered() {
 		q.sequence.of(m.key).m = m
@@ -160,7 +161,7 @@ func (c *core) retryInOrder(m *message, until int64) {
 	c.leases.byID[m.id] = m
 	c.leases.ends.Push(m)
 	k.leased++
-	c.addMessages(k.queue, messageCounts{leased: 1, retrying: 1})
+	k.queue.figures.Change(figures.Messages{Leased: 1, Retrying: 1})
 	k.queue.sequence.of(k).m = m
 	c.writeLease(m)
 	c.releaseBody(m)
@@ -209,7 +210,7 @@ func (c *core) rankOf(q *queue, req *Enqueue) uint8 {
 
 // checkReorder refuses to change whether a queue with messages is ordered.
 func (q *queue) checkReorder(to *queueset.Values) error {
-	if to[queueset.Ordered] == q.set.Values[queueset.Ordered] || q.total == 0 && (q.counted || q.keys.n == 0) {
+	if to[queueset.Ordered] == q.set.Values[queueset.Ordered] || q.figures.Total == 0 && (q.figures.Counted || q.keys.n == 0) {
 		return nil
 	}
 	return fmt.Errorf("%w: %q has messages, ORDERED can change only while it is empty; drain or purge it first", ErrInvalid, q.name)
@@ -231,7 +232,7 @@ func (c *core) checkOrdered(q *queue, bad report) {
 			bad(32, "key %q of %q, which is ordered, has %d delayed messages", k.name, q.name, k.delayed)
 		}
 	}
-	if q.ordered() && retrying != q.retrying {
-		bad(32, "queue %q: %d messages are retrying, %d are counted", q.name, retrying, q.retrying)
+	if q.ordered() && retrying != q.figures.Retrying {
+		bad(32, "queue %q: %d messages are retrying, %d are counted", q.name, retrying, q.figures.Retrying)
 	}
 }

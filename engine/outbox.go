@@ -299,7 +299,7 @@ func (c *core) announceReady(q *queue) {
 
 // markShrunk marks a queue that may be empty now, for emitQueueStates.
 func (c *core) markShrunk(q *queue) {
-	if c.subscribed(EventEmpty) && q.total <= 0 && q.counted && !q.shrunk {
+	if c.subscribed(EventEmpty) && q.figures.Total <= 0 && q.figures.Counted && !q.shrunk {
 		q.shrunk = true
 		c.out.events.shrunk = append(c.out.events.shrunk, q)
 	}
@@ -318,7 +318,7 @@ func (c *core) emitQueueStates() {
 	}
 	for _, q := range c.out.events.shrunk {
 		q.shrunk = false
-		if q.total == 0 && c.queues.byName[q.name] == q {
+		if q.figures.Total == 0 && c.queues.byName[q.name] == q {
 			c.emitQueue(EventEmpty, q)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -24,9 +25,6 @@ type queue struct {
 	becameReady  bool // in events.ready
 	shrunk       bool // in events.shrunk
 	awaitingRead int  // keys with a backlog on disk and no message in memory
-	messageCounts
-	counted bool // the census has added what the store held at start
-	totals  totals
 
 	// The change log, which off-loop reads of messages need, see reading.go:
 	logReaders int
@@ -44,15 +42,11 @@ type queue struct {
 	purgedAt    int64                  // when that was
 	settings    map[string]storage.Key // of keys that have some of their own
 	moving      *settingsMove          // they are being written under the next number
-	idle        idleStats              // of keys without messages
 	dedup       *generations           // of deduplication ids; nil: it has none
 	results     *generations           // nil: it has no results
-	resultWaits map[ID]*resultWaits    // requests for the results of its messages, and their number
-	awaited     int64
-	sequence    keyOrder    // of an ordered queue: what is out
-	share       minuteSum   // cost delivered
-	figures     *KeyFigures // of its keys, from the last sweep; nil: none, or it had no keys
-	recorded    uint32      // step in which history has recorded it last
+	resultWaits map[ID]*resultWaits    // requests for the results of its messages
+	sequence    keyOrder               // of an ordered queue: what is out
+	figures     figures.Queue
 }
 
 // limited reports whether the queue has a maximum depth, for which its messages must be
@@ -66,8 +60,8 @@ func (q *queue) isDLQ() bool { return q.set.DeadLetter }
 
 // full refuses a message more than the queue, or one of its keys, may hold.
 func (q *queue) full(key string) error {
-	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.total >= most {
-		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.total, "message"), most)
+	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.figures.Total >= most {
+		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.figures.Total, "message"), most)
 	}
 	if most := int64(q.set.Values[queueset.KeyMaxDepth]); most > 0 {
 		if k := q.keys.get(key); k != nil && k.total >= most {
@@ -181,7 +175,6 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 // alterQueue gives a queue other settings, which have been checked.
 func (c *core) alterQueue(q *queue, set storage.Queue) {
 	if set.DeadLetter != q.set.DeadLetter {
-		c.queues.sums.moveMessages(q)
 		c.reclassifyAll()
 	}
 	c.queues.set(q, set)
@@ -199,7 +192,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if !force && (q.total != 0 || !q.counted && q.keys.n > 0) {
+	if !force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.n > 0) {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
 	if other := c.queues.byDLQ[name].Head(); other != nil {
@@ -237,7 +230,7 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 func (c *core) addQueue(name string, set storage.Queue) {
 	set.Number = c.newNumber()
 	q := c.newQueue(name, set)
-	c.setCounted(q)
+	q.figures.SetCounted()
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(name, hookBounds(&q.set.Values))
 	c.emitQueue(EventCreated, q)
@@ -255,11 +248,11 @@ func (c *core) newNumber() uint32 {
 func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, settings: map[string]storage.Key{}}
 	q.order = c.order.NewQueue(q)
+	c.queues.figures.Enter(&q.figures)
 	c.queues.set(q, set)
 	q.order.Pause(set.PausedOut)
 	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
 	c.queues.names = nil
-	c.queues.sums.uncounted++
 	return q
 }
 
@@ -285,7 +278,7 @@ func (c *core) removeQueue(q *queue) {
 	c.queues.leaveDLQ(q)
 	q.order.Leave()
 	c.queues.names = nil
-	c.queues.deletedTotals.add(&q.totals)
+	c.queues.figures.Leave(&q.figures)
 	if q.waiters.Head() != nil {
 		c.queues.deleted = append(c.queues.deleted, q)
 		c.closeDeleted()

@@ -216,7 +216,7 @@ func (p *queuePlan) check() error {
 			continue
 		}
 		if p.set.Prune {
-			if !p.set.Force && (q.total != 0 || !q.counted && q.keys.n > 0) {
+			if !p.set.Force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.n > 0) {
 				return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 			}
 			continue
@@ -248,7 +248,7 @@ func (p *queuePlan) changes() []QueueChange {
 	if p.set.Prune {
 		for _, name := range slices.Sorted(maps.Keys(p.core.queues.byName)) {
 			if _, ok := p.after[name]; !ok {
-				all = append(all, QueueChange{Action: QueueDelete, Queue: name, Messages: p.core.queues.byName[name].total})
+				all = append(all, QueueChange{Action: QueueDelete, Queue: name, Messages: p.core.queues.byName[name].figures.Total})
 			}
 		}
 	}

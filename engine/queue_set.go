@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/storage"
 )
@@ -18,9 +19,7 @@ type queueSet struct {
 	nextNumber uint32
 	deleted    []*queue // waiters of theirs have to be answered
 
-	sums          sums              // of all queues
-	deletedTotals totals            // of all queues that were deleted
-	totals        map[string]totals // of the queues before a recovery, by name; nil: none is under way
+	figures figures.All
 
 	versions     intrusive.Roster[scriptVersion] // the histories of all hooks, by age
 	versionBytes int                             // of their records
@@ -28,21 +27,19 @@ type queueSet struct {
 	untimed
 }
 
-// reset keeps the totals, which recoverQueues takes over: they count since the start of the
+// reset keeps the figures, which recoverQueues takes over: they count since the start of the
 // broker, whatever has failed since.
 func (s *queueSet) reset() {
-	before := s.totals // else the last recovery has failed
-	if before == nil {
-		before = make(map[string]totals, len(s.byName))
+	s.figures.Reset(func(yield func(string, *figures.Queue) bool) {
 		for name, q := range s.byName {
-			before[name] = q.sum()
+			if !yield(name, &q.figures) {
+				return
+			}
 		}
-	}
-	all := s.sums
-	all.reset()
+	})
 	*s = queueSet{
 		byName: map[string]*queue{}, byNumber: map[uint32]*queue{}, byDLQ: map[string]*intrusive.List[queue, *queue]{}, nextNumber: s.nextNumber,
-		sums: all, deletedTotals: s.deletedTotals, totals: before,
+		figures: s.figures,
 	}
 }
 
@@ -61,6 +58,7 @@ func (s *queueSet) set(q *queue, set storage.Queue) {
 	}
 	q.set = set
 	q.order.Free(set.DeadLetter)
+	q.figures.SetDead(set.DeadLetter)
 }
 
 // leaveDLQ makes a queue one without a dead-letter queue.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
@@ -249,7 +250,7 @@ func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error)
 }
 
 // recoverQueues reads the queues, without their messages. Those that were in memory before keep
-// their totals.
+// their counts.
 func (c *core) recoverQueues() error {
 	err := c.scan(storage.Queues, nil, func(k, v []byte) error {
 		var set storage.Queue
@@ -257,18 +258,14 @@ func (c *core) recoverQueues() error {
 			return fmt.Errorf("queue %q: %w", k, err)
 		}
 		q := c.newQueue(string(k), set)
-		q.totals = c.queues.totals[q.name]
-		delete(c.queues.totals, q.name)
+		c.queues.figures.Recover(q.name, &q.figures)
 		c.queues.nextNumber = max(c.queues.nextNumber, set.Number+1)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	for _, t := range c.queues.totals { // of queues that the failed batch has created
-		c.queues.deletedTotals.add(&t)
-	}
-	c.queues.totals = nil
+	c.queues.figures.Recovered()
 	return nil
 }
 
@@ -342,7 +339,7 @@ func (c *core) recoverLeases() error {
 			c.reserveAgain(m)
 		}
 		k.leased++
-		c.addMessages(q, messageCounts{leased: 1})
+		q.figures.Change(figures.Messages{Leased: 1})
 		c.enterOrder(m)
 		return nil
 	})

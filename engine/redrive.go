@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -275,7 +276,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	rec.Dead = nil
 	c.move(m, to, &rec)
 	j.moved++
-	c.count(j.dlq, countRedriven, 1)
+	j.dlq.figures.Count(figures.Redriven, 1)
 	if j.req.Rate > 0 {
 		j.nextAt += j.pace()
 	}
@@ -346,8 +347,7 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 // itself. A queue that was only made gives up the one that it got by being made:
 // who makes a queue to name it as DLQ need not think of NODLQ.
 func (q *queue) canBecomeDLQ() error {
-	unused := q.counted && q.total == 0 && q.totals == totals{}
-	if q.set.DLQ == "" || unused && q.set.DLQ == q.name+DLQSuffix {
+	if q.set.DLQ == "" || q.figures.Unused() && q.set.DLQ == q.name+DLQSuffix {
 		return nil
 	}
 	return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own; FILA.QUEUE ALTER it with NODLQ first", ErrInvalid, q.name)
@@ -362,7 +362,6 @@ func makeDLQ(set *storage.Queue) {
 // charged there.
 func (c *core) markDLQ(dlq string) {
 	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
-		c.queues.sums.moveMessages(q)
 		set := q.set
 		makeDLQ(&set)
 		c.queues.set(q, set)

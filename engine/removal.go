@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
@@ -165,12 +166,12 @@ func (c *core) hasDLQ(q *queue) bool { return !q.isDLQ() && c.queues.byName[q.se
 // the body must be loaded.
 func (c *core) expireMessage(m *message) string {
 	q := m.key.queue
-	c.count(q, countTTLExpired, 1)
+	q.figures.Count(figures.TTLExpired, 1)
 	c.out.sync = true
 	if c.hasDLQ(q) {
 		return c.deadLetter(m, reasonTTL)
 	}
-	c.count(q, countDropped, 1)
+	q.figures.Count(figures.Dropped, 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
 	c.tellDead(m, reasonTTL)
 	c.remove(m)
@@ -284,7 +285,7 @@ type detachedQueue struct {
 	no    uint32             // the number that the queue had
 	order *dispatch.Detached // of its keys
 	keys  intrusive.Roster[fairKey]
-	named bool // statistics of the keys are kept by name, not only in sum
+	named bool // statistics of the keys are kept by name
 }
 
 // detachedKeys is the component that reclaims detached keys and leases.
@@ -364,30 +365,22 @@ func (c *core) reclaimSome(r *detachedQueue) {
 			return
 		}
 		c.detached.reclaimed += 1 + k.window.Len()
-		stats := k.statistics(c.now) // with those of its class, which reclaimKey lets go
+		throttled := k.throttled(c.now) // with those of its class, which reclaimKey lets go
 		c.reclaimKey(k)
-		r.keepStats(k, stats)
+		r.keepStats(k, throttled)
 	}
 }
 
-// keepStats keeps the statistics of a reclaimed key: under its name, or in the sum if there
-// are too many keys. A new key with that name takes them over.
-func (r *detachedQueue) keepStats(k *fairKey, stats keyStats) {
-	p, busiest := &r.queue.idle, &r.queue.idle.busiest
+// keepStats keeps the statistics of a reclaimed key under its name, unless there are too many keys: then
+// the sums of the queue alone have them. A new key with that name takes them over.
+func (r *detachedQueue) keepStats(k *fairKey, throttled figures.Tally) {
 	switch now := r.queue.keys.find(k.hash, k.name); {
 	case !r.named:
-		p.rest.add(stats)
 	case now != nil:
-		now.stats.delivered += stats.delivered
-		now.AddTally(stats.Tally)
-		busiest.note(now)
+		now.AddTally(dispatch.Tally(throttled))
+		r.queue.figures.Join(&now.stats, &k.stats, k.name)
 	default:
-		busiest.drop(func(b *busiestKey) bool { return b.name == k.name })
-		stats.add(p.take(k.hash, k.name))
-		p.keep(k.hash, k.name, stats)
-		if at := p.find(k.hash, k.name); at >= 0 { // else it was trimmed, or has no statistics
-			busiest.noteIdle(&p.list[at])
-		}
+		r.queue.figures.Keep(&k.stats, uint64(k.hash), k.name, throttled)
 	}
 }
 

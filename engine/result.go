@@ -116,7 +116,6 @@ type resultWait struct {
 	task                        *Task
 	req                         *ResultRequest
 	queue                       *queue
-	sums                        *sums
 	atomic                      bool        // of a transaction: the task goes on when all of its calls can
 	next                        *resultWait // of the same task
 }
@@ -234,7 +233,7 @@ func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
 			return a
 		}
 	}
-	a := &resultWait{task: t, req: req, queue: q, sums: &c.queues.sums, next: t.wait.ends}
+	a := &resultWait{task: t, req: req, queue: q, next: t.wait.ends}
 	t.wait.ends = a
 	if q.resultWaits == nil {
 		q.resultWaits = map[ID]*resultWaits{}
@@ -245,8 +244,7 @@ func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
 		q.resultWaits[req.ID] = all
 	}
 	all.PushBack(a)
-	q.awaited++
-	a.sums.awaited++
+	q.figures.AwaitResults(1)
 	return a
 }
 
@@ -281,8 +279,7 @@ func (a *resultWait) leave() {
 	if all == nil || a.Prev() == nil && all.Head() != a {
 		return // it was answered
 	}
-	a.queue.awaited--
-	a.sums.awaited--
+	a.queue.figures.AwaitResults(-1)
 	if all.Remove(a); all.Len() == 0 {
 		delete(a.queue.resultWaits, a.req.ID)
 	}
@@ -294,8 +291,8 @@ func (q *queue) checkResultWaits(bad report) {
 	for _, all := range q.resultWaits {
 		n += int64(all.Len())
 	}
-	if n != q.awaited {
-		bad(24, "queue %q: %d requests wait for results, it says %d", q.name, n, q.awaited)
+	if n != q.figures.ResultWaits {
+		bad(24, "queue %q: %d requests wait for results, it says %d", q.name, n, q.figures.ResultWaits)
 	}
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/faisca/fila/internal/queueset"
+import (
+	"github.com/faisca/fila/internal/queueset"
+
+	"github.com/faisca/fila/engine/figures"
+)
 
 // This file is where messages meet consumers. A consumer that waits is served by the step of the turn that bears the
 // name, one that asks takes what is left. Both ask for the next message (take), and nothing else delivers:
@@ -116,17 +120,15 @@ func (c *core) take(q *queue, served bool) *message {
 	}
 	before := q.order.Rounds()
 	q.order.Take(&k.Key)
-	c.queues.sums.rounds += uint64(q.order.Rounds() - before)
+	q.figures.Count(figures.Rounds, uint64(q.order.Rounds()-before))
 	if m := k.window.First(); m.throttles != nil && len(m.throttles.Budgets) > 0 {
 		c.reserveCharge(m)
 	}
 	m := k.window.Pop()
 	c.heads.messages--
-	k.stats.deliver(c.now, m.cost)
-	q.idle.busiest.note(k)
-	q.share.add(c.now, uint64(m.cost))
+	q.figures.Took(&k.stats, k.name, c.now, m.cost)
 	k.leased++ // the key stays in memory while it has leases
-	c.addMessages(q, messageCounts{leased: 1})
+	q.figures.Change(figures.Messages{Leased: 1})
 	c.settle(k)
 	return m
 }

@@ -337,11 +337,7 @@ func (c *core) forgetKey(k *fairKey) {
 	c.dropKey(k)
 	q.sequence.forget(k)
 	q.roster.Remove(k.Seq())
-	stats := k.statistics(c.now)
-	if k.busiest {
-		q.idle.busiest.forgotten(k, stats)
-	}
-	q.idle.keep(k.hash, k.name, stats)
+	q.figures.Forgotten(&k.stats, uint64(k.hash), k.name, k.throttled(c.now))
 }
 
 // The settings records of fairness keys have the number of their queue in their store keys, and

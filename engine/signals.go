@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/decay"
 	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/internal/hook"
@@ -428,4 +429,44 @@ func (s *Snapshot) SignalsOf(subject string, most int) int {
 		return 0
 	}
 	return s.signals.Count(subject, most)
+}
+
+// observeWork counts the lease of a message, which ends.
+func (c *core) observeWork(m *message, o Outcome) {
+	q, held := m.key.queue, time.Duration(max(c.now-m.since, 0))
+	q.figures.Held(o, held)
+	if q.recordsSignals() {
+		c.recordWork(m, o, held)
+	}
+}
+
+// recordWork adds the end of a lease to the signals.
+func (c *core) recordWork(m *message, o Outcome, held time.Duration) {
+	switch o {
+	case figures.OutcomeAcked:
+		c.recordSignal(m, signalAcked, 1)
+	case figures.OutcomeNacked, figures.OutcomeExpired:
+		c.recordSignal(m, signalFailed, 1)
+	case figures.OutcomeReleased:
+		return
+	}
+	c.recordSignal(m, signalWork, float64(held)/float64(time.Millisecond))
+}
+
+// recordUsed adds what an ack or a nack settles to the signals: what it says, or the charge that
+// budgets have reserved. used is nil where it says nothing.
+func (c *core) recordUsed(m *message, used *int64) {
+	if !m.key.queue.recordsSignals() {
+		return
+	}
+	n := int64(0)
+	switch {
+	case used != nil:
+		n = *used
+	case m.reserved != 0:
+		_, n = m.budgets()
+	}
+	if n > 0 {
+		c.recordSignal(m, signalUsed, float64(n))
+	}
 }

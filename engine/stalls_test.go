@@ -211,9 +211,9 @@ func TestMessagesThatAreDueTogetherAreProcessedInPortions(t *testing.T) {
 			left := func() int64 {
 				q := w.core.queues.byName["q"]
 				if req.Delay > 0 {
-					return q.delayed
+					return q.figures.Delayed
 				}
-				return q.total
+				return q.figures.Total
 			}
 			for ; left() > 0; turns++ {
 				if turns == 10_000 {

@@ -173,7 +173,7 @@ func (c *core) joinLines(w *wait, queues []*queue) {
 	for _, q := range queues {
 		w.nodes = append(w.nodes, waiter{wait: w, queue: q})
 		q.waiters.PushBack(&w.nodes[len(w.nodes)-1])
-		c.queues.sums.waiters++
+		q.figures.Wait(1)
 		if q.waiters.Len() == 1 {
 			q.order.Demand(true)
 		}
@@ -194,7 +194,7 @@ func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
 		q := w.nodes[i].queue
 		q.waiters.Remove(&w.nodes[i])
-		c.queues.sums.waiters--
+		q.figures.Wait(-1)
 		if q.waiters.Head() == nil {
 			q.order.Demand(false)
 		}

@@ -134,9 +134,6 @@ func (d *Detached) Reclaim(most int) (n int) {
 // Empty reports whether everything has been released.
 func (d *Detached) Empty() bool { return len(d.scheduler.classes) == 0 }
 
-// Rounds is the number of rounds before the purge.
-func (d *Detached) Rounds() int64 { return d.scheduler.round }
-
 // scheduler is the order of delivery of one queue. A purge replaces the scheduler as a whole:
 // keys and classes of the old one are detached and reclaimed incrementally.
 type scheduler struct {

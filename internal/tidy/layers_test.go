@@ -24,7 +24,7 @@ func floors() map[string]floor {
 			packages: []string{
 				"internal/acl", "internal/bench", "internal/certs", "internal/client", "internal/credit", "internal/errtext", "internal/glob",
 				"internal/histogram", "internal/ops/nametext", "internal/proc", "internal/progress", "internal/queueset", "internal/schedule",
-				"internal/timeline", "internal/tuning", "internal/yield",
+				"internal/tuning", "internal/yield",
 			},
 			sees: []string{"values"},
 		},

@@ -30,7 +30,7 @@ func (w *world) happen() {
 	case w.rng.IntN(12) == 0:
 		q := w.live[at]
 		w.live = append(w.live[:at:at], w.live[at+1:]...)
-		w.deleted.Counts.Add(engine.Counts{Enqueued: q.Enqueued, DeadBy: q.DeadBy})
+		w.deleted.Counts.Add(engine.Counts{Events: engine.Events{Flow: q.Flow, DeadBy: q.DeadBy}})
 		w.deleted.Durations.Add(&q.Durations)
 	default:
 		q := w.live[at]
@@ -112,7 +112,7 @@ func (s *queues) take(p *engine.FiguresPage, live []*engine.QueueFigures) map[st
 
 // counts are what a tally counts of one event, three times.
 func counts(t *tally) [3]uint64 {
-	n := [3]uint64{t.counts[0], t.deadBy[1], 0}
+	n := [3]uint64{t.Enqueued, t.DeadBy[1], 0}
 	if h := t.durations[0]; h != nil {
 		n[2] = h.Count()
 	}
@@ -183,7 +183,7 @@ func TestAQueueKeepsItsNameUntilItIsDeleted(t *testing.T) {
 		page := w.list(s.choice(), 0)
 		all := map[string]uint64{}
 		for name, t := range s.take(&page, w.live) {
-			all[name] = t.counts[0]
+			all[name] = t.Enqueued
 		}
 		return all
 	}

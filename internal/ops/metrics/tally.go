@@ -7,35 +7,14 @@ import (
 
 // tally is what has happened in a queue, or in several: all figures of queues that only grow.
 type tally struct {
-	counts [tallyCounts]uint64
-	deadBy [len(engine.Counts{}.DeadBy)]uint64
+	engine.Events
 	// durations are the waits, then the leases by engine.Outcome; nil: there was none.
 	durations [1 + engine.Outcomes]*histogram.Histogram
 }
 
-const tallyCounts = 15
-
-// tallyRedriven is the place of queueRedriven in tally.counts.
-const tallyRedriven = 7
-
-// tallyIDs are the metrics of tally.counts.
-func tallyIDs() [tallyCounts]id {
-	return [...]id{
-		queueEnqueued, queueDelivered, queueAcked, queueNacked, queueExpired, queueDropped, queueReleased, queueRedriven, queueCancelled, queuePurged,
-		queueDeduplicated, queueTTLExpired, queueUndelivered, queueRounds, queueResults,
-	}
-}
-
 // tallyOf takes over the figures of a queue; the histograms are shared.
 func tallyOf(f *engine.QueueFigures) tally {
-	c := &f.Counts
-	t := tally{
-		counts: [...]uint64{
-			c.Enqueued, c.Delivered, c.Acked, c.Nacked, c.Expired, c.Dropped, c.Released, c.Redriven, c.Cancelled, c.Purged,
-			c.Deduplicated, c.TTLExpired, c.Undelivered, c.Rounds, c.Results,
-		},
-		deadBy: c.DeadBy,
-	}
+	t := tally{Events: f.Events}
 	t.durations[0] = f.Durations.Wait
 	copy(t.durations[1:], f.Durations.Work[:])
 	return t
@@ -44,12 +23,7 @@ func tallyOf(f *engine.QueueFigures) tally {
 // plus returns the sum of two tallies. It shares no histogram with them that it changes.
 func (t *tally) plus(o *tally) tally {
 	sum := *t
-	for i, n := range o.counts {
-		sum.counts[i] += n
-	}
-	for i, n := range o.deadBy {
-		sum.deadBy[i] += n
-	}
+	sum.Events.Add(&o.Events)
 	for i, h := range o.durations {
 		switch {
 		case h == nil:
@@ -74,13 +48,7 @@ func (t *tally) minus(o *tally) tally {
 // if parts were taken at a later time than all.
 func (t *tally) grow(all, parts *tally) tally {
 	grown := *t
-	beyond := func(to *uint64, all, parts uint64) { *to = max(*to, all-min(parts, all)) }
-	for i := range grown.counts {
-		beyond(&grown.counts[i], all.counts[i], parts.counts[i])
-	}
-	for i := range grown.deadBy {
-		beyond(&grown.deadBy[i], all.deadBy[i], parts.deadBy[i])
-	}
+	grown.Events.Grow(&all.Events, &parts.Events)
 	for i, h := range all.durations {
 		switch part := parts.durations[i]; {
 		case h == nil:
@@ -103,14 +71,21 @@ func (t *tally) grow(all, parts *tally) tally {
 
 // write writes the series of a queue, or of several.
 func (t *tally) write(f *families, queue labels, redrives bool) {
-	for i, id := range tallyIDs() {
-		f.count(id, t.counts[i], queue)
+	for _, of := range [...]struct {
+		id id
+		n  uint64
+	}{
+		{queueEnqueued, t.Enqueued}, {queueDelivered, t.Delivered}, {queueAcked, t.Acked}, {queueNacked, t.Nacked}, {queueExpired, t.Expired},
+		{queueDropped, t.Dropped}, {queueReleased, t.Released}, {queueRedriven, t.Redriven}, {queueCancelled, t.Cancelled}, {queuePurged, t.Purged},
+		{queueDeduplicated, t.Deduplicated}, {queueTTLExpired, t.TTLExpired}, {queueUndelivered, t.Undelivered}, {queueRounds, t.Rounds}, {queueResults, t.Results},
+	} {
+		f.count(of.id, of.n, queue)
 	}
 	if redrives {
-		f.count(queueRedriveMoved, t.counts[tallyRedriven], queue)
+		f.count(queueRedriveMoved, t.Redriven, queue)
 	}
 	for i, reason := range engine.DeadReasons() {
-		f.count(queueDeadLettered, t.deadBy[i], queue.with(labelReason, reason))
+		f.count(queueDeadLettered, t.DeadBy[i], queue.with(labelReason, reason))
 	}
 	if h := t.durations[0]; h != nil {
 		f.observed(queueWait, h, queue)

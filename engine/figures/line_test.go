@@ -1,4 +1,4 @@
-package timeline
+package figures
 
 import (
 	"math/rand/v2"
@@ -26,7 +26,7 @@ func TestALineHasWhatWasSet(t *testing.T) {
 	large := false
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // reproducible on purpose
-		var l Line
+		var l line
 		var now Numbers
 		all := map[uint32]Numbers{}
 		const begun = 1_000_000
@@ -37,13 +37,13 @@ func TestALineHasWhatWasSet(t *testing.T) {
 				step++
 			}
 			all[step] = now
-			l.Set(from, now)
+			l.set(from, now)
 			if len(l.points) > Steps+1 {
 				t.Fatalf("seed %d: %d points", seed, len(l.points))
 			}
 			for back := range uint32(Steps) {
-				if at := step - back; at >= begun && l.At(at, now) != all[at] {
-					t.Fatalf("seed %d: %d steps back %v, want %v", seed, back, l.At(at, now), all[at])
+				if at := step - back; at >= begun && l.at(at, now) != all[at] {
+					t.Fatalf("seed %d: %d steps back %v, want %v", seed, back, l.at(at, now), all[at])
 				}
 			}
 			step++
@@ -60,53 +60,41 @@ func TestALineHasWhatWasSet(t *testing.T) {
 }
 
 func TestALineThatDoesNotChangeTakesNoMemory(t *testing.T) {
-	var l Line
+	var l line
 	for step := range uint32(10 * Steps) {
-		l.Set(step, Numbers{})
+		l.set(step, Numbers{})
 	}
 	if l.points != nil {
 		t.Errorf("%d points of nothing", len(l.points))
 	}
-	n := Numbers{Acked: 1}
+	n := Numbers{Flow: Flow{Acked: 1}}
 	for step := range uint32(3 * Steps) {
 		n.Acked++
-		l.Set(step, n)
+		l.set(step, n)
 	}
 	if len(l.points) < Steps || len(l.points) > Steps+1 {
 		t.Errorf("%d points of %d steps", len(l.points), Steps)
 	}
 	for step := uint32(3 * Steps); step < 5*Steps; step++ {
-		l.Set(step, n)
+		l.set(step, n)
 	}
-	if len(l.points) != 1 || cap(l.points) != 1 || l.At(4*Steps, n) != n {
-		t.Errorf("%d points, room for %d, %v", len(l.points), cap(l.points), l.At(4*Steps, n))
+	if len(l.points) != 1 || cap(l.points) != 1 || l.at(4*Steps, n) != n {
+		t.Errorf("%d points, room for %d, %v", len(l.points), cap(l.points), l.at(4*Steps, n))
 	}
 }
 
 func TestMoreMessagesThanFitAreTheMostThatDo(t *testing.T) {
-	var l Line
-	n := Numbers{Ready: 1 << 40, Delayed: -1, Leased: 1<<32 - 1}
-	l.Set(1, n)
-	if got, want := l.At(1, n), (Numbers{Ready: 1<<32 - 1, Leased: 1<<32 - 1}); got != want {
+	var l line
+	n := Numbers{ByStatus: ByStatus{Ready: 1 << 40, Delayed: -1, Leased: 1<<32 - 1}}
+	l.set(1, n)
+	if got, want := l.at(1, n), (Numbers{ByStatus: ByStatus{Ready: 1<<32 - 1, Leased: 1<<32 - 1}}); got != want {
 		t.Errorf("%v, want %v", got, want)
-	}
-}
-
-func TestEventsAreNoFewerThanBefore(t *testing.T) {
-	n := Numbers{Enqueued: 7, Acked: 3, Ready: 5}
-	n.AtLeast(Numbers{Enqueued: 6, Acked: 4, Nacked: 1, Ready: 9})
-	if want := (Numbers{Enqueued: 7, Acked: 4, Nacked: 1, Ready: 5}); n != want {
-		t.Errorf("%v, want %v", n, want)
-	}
-	n.Add(Numbers{Enqueued: 1, Dead: 2})
-	if want := (Numbers{Enqueued: 8, Acked: 4, Nacked: 1, Ready: 5, Dead: 2}); n != want {
-		t.Errorf("%v, want %v", n, want)
 	}
 }
 
 func TestStepsBeginAtTheirLength(t *testing.T) {
 	at := time.Date(2026, 1, 31, 14, 0, 9, 999, time.UTC)
-	if got := time.Unix(0, Begin(StepAt(at.UnixNano()))).UTC(); !got.Equal(time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)) {
+	if got := time.Unix(0, beginOf(StepAt(at.UnixNano()))).UTC(); !got.Equal(time.Date(2026, 1, 31, 14, 0, 0, 0, time.UTC)) {
 		t.Errorf("%v is in the step of %v", at, got)
 	}
 	if Steps*Length != 10*time.Minute {

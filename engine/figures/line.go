@@ -1,16 +1,15 @@
-// Package timeline keeps what queues did over the last ten minutes.
-//
-// Time is cut into steps of the same length for all lines. A [Line] stores the numbers of a step
-// only where they differ from those of the step before, so what does not change takes no memory,
-// and steps in which nothing looked at a queue are set together, when something does: nothing has
-// changed meanwhile.
-package timeline
+package figures
 
 import (
 	"math"
 	"slices"
 	"time"
 )
+
+// Time is cut into steps of the same length for all lines. A line stores the numbers of a step only
+// where they differ from those of the step before, so what does not change takes no memory, and
+// steps in which nothing looked at a queue are set together, when something does: nothing has changed
+// meanwhile.
 
 const (
 	// Length is the length of a step.
@@ -22,35 +21,13 @@ const (
 // StepAt returns the step of a time in Unix nanoseconds.
 func StepAt(nanos int64) uint32 { return uint32(nanos / int64(Length)) }
 
-// Begin returns the beginning of a step in Unix nanoseconds.
-func Begin(step uint32) int64 { return int64(step) * int64(Length) }
+// beginOf returns the beginning of a step in Unix nanoseconds.
+func beginOf(step uint32) int64 { return int64(step) * int64(Length) }
 
-// Numbers are events, which only grow, and messages by status.
+// Numbers are what a line has of a queue.
 type Numbers struct {
-	Enqueued, Delivered, Acked, Nacked, Expired uint64
-	Ready, Delayed, Leased, Dead                int64
-}
-
-// Add adds the numbers of another queue.
-func (n *Numbers) Add(o Numbers) {
-	n.Enqueued += o.Enqueued
-	n.Delivered += o.Delivered
-	n.Acked += o.Acked
-	n.Nacked += o.Nacked
-	n.Expired += o.Expired
-	n.Ready += o.Ready
-	n.Delayed += o.Delayed
-	n.Leased += o.Leased
-	n.Dead += o.Dead
-}
-
-// AtLeast raises the events to those of o: events never go back.
-func (n *Numbers) AtLeast(o Numbers) {
-	n.Enqueued = max(n.Enqueued, o.Enqueued)
-	n.Delivered = max(n.Delivered, o.Delivered)
-	n.Acked = max(n.Acked, o.Acked)
-	n.Nacked = max(n.Nacked, o.Nacked)
-	n.Expired = max(n.Expired, o.Expired)
+	Flow
+	ByStatus
 }
 
 // values are numbers as they are stored: events modulo 2^32, and messages up to 2^32-1.
@@ -76,10 +53,10 @@ func (v *values) numbers(n Numbers) Numbers {
 	return n
 }
 
-// Line is what the numbers were at the beginning of each step; before the first one that is set
-// they were zero. The zero Line is empty. It takes 40 bytes for each step in which a number has
+// line is what the numbers were at the beginning of each step; before the first one that is set
+// they were zero. The zero line is empty. It takes 40 bytes for each step in which a number has
 // changed, at most 61 of them.
-type Line struct {
+type line struct {
 	points []point // of rising steps; the first may be older than Steps: it says what was before the others
 }
 
@@ -88,9 +65,9 @@ type point struct {
 	values values
 }
 
-// Set says what the numbers are at the beginning of a step and of all that follow, until it is
+// set says what the numbers are at the beginning of a step and of all that follow, until it is
 // called for a later one. Steps must not fall; the last call for a step counts.
-func (l *Line) Set(step uint32, now Numbers) {
+func (l *line) set(step uint32, now Numbers) {
 	v, n := now.values(), len(l.points)
 	if n > 0 && l.points[n-1].step == step {
 		l.points[n-1].values = v
@@ -104,7 +81,7 @@ func (l *Line) Set(step uint32, now Numbers) {
 }
 
 // forget drops the points that no step of the Steps up to this one needs.
-func (l *Line) forget(step uint32) {
+func (l *line) forget(step uint32) {
 	first := 0 // the last point that is not after the first of these steps
 	for first+1 < len(l.points) && l.points[first+1].step+Steps <= step+1 {
 		first++
@@ -118,9 +95,9 @@ func (l *Line) forget(step uint32) {
 	}
 }
 
-// At returns the numbers at the beginning of a step, which is one of the last Steps. now are the
+// at returns the numbers at the beginning of a step, which is one of the last Steps. now are the
 // present ones.
-func (l *Line) At(step uint32, now Numbers) Numbers {
+func (l *line) at(step uint32, now Numbers) Numbers {
 	i, found := slices.BinarySearchFunc(l.points, step, func(p point, step uint32) int { return int(int64(p.step) - int64(step)) })
 	switch {
 	case found:
