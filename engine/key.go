@@ -47,7 +47,7 @@ type fairKey struct {
 	out         uint32   // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
 	stored      bool     // a record of its settings exists
 	prefetching bool     // in readQueue.prefetch
-	_           [24]byte // ends a cache line
+	_           [16]byte // ends a cache line
 }
 
 // head returns what stands at the head of the key. settle tells it to the order of delivery after each change.
