@@ -27,6 +27,7 @@
 //	line.go      which class is next at a throttle
 //	grant.go     the cursor over throttles and budgets that have room to give away
 //	claims.go    what is kept for messages that need several throttles, or many tokens
+//	own.go       throttles that one key alone names
 //	gate.go      keys that wait for budgets
 //	explain.go   why a key waits
 //	check.go     the invariants, for tests; inside.go, what else tests see
@@ -58,7 +59,8 @@
 //
 // A class is the set of keys of a queue whose next messages name the same throttles. Each class
 // has a calendar and a clock of its own. A throttle without room stops the class as a whole, so
-// the cost of stopping does not depend on the number of its keys. States and transitions:
+// the cost of stopping does not depend on the number of its keys. Where one key alone names a throttle, as
+// with a limit for each tenant, there is no class for it: own.go. States and transitions:
 //
 //	idle     no keys. Retained for a while, because the next message often needs it.
 //	open     in the queue's heap of open classes. The class whose key is due first
