@@ -9,7 +9,6 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/resp"
 )
 
@@ -252,34 +251,9 @@ func matchingQueues() Spec {
 		Args:     []Arg{{Name: "pattern", Type: Pattern}},
 		Examples: []Example{{"KEYS *", "(empty array)"}},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &matchingQueuesCall{pattern: string(in.Bytes("pattern")), user: in.User}, nil
+			return listQueues(in.User, string(in.Bytes("pattern")), false), nil
 		},
 	}
-}
-
-type matchingQueuesCall struct {
-	pattern string
-	user    *acl.User
-	names   []string
-}
-
-// Apply implements engine.Call.
-func (c *matchingQueuesCall) Apply(tx *engine.Tx) (err error) {
-	c.names, err = tx.Queues()
-	return err
-}
-
-// Render writes the names that match. Matching is done here and not in the turn, which delays other
-// clients.
-func (c *matchingQueuesCall) Render(_ *Handler, w *resp.Writer) error {
-	var names []string
-	for _, name := range c.names {
-		if glob.Match(c.pattern, name) && c.user.May(acl.Look, name) {
-			names = append(names, name)
-		}
-	}
-	writeTexts(w, names)
-	return nil
 }
 
 // probeCall is a command that depends only on which queues exist.
@@ -410,20 +384,8 @@ func dbsize() Spec {
 		ACL:      []string{"keyspace"},
 		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
 		Examples: []Example{{"FILA.QUEUE CREATE orders", "OK"}, {"DBSIZE", "(integer) 2"}},
-		Parse:    func(*Session, *input) (call, error) { return &dbsizeCall{}, nil },
+		Parse: func(*Session, *input) (call, error) {
+			return answerInt(func(tx *engine.Tx) (int64, error) { return tx.Stats().Queues, nil }), nil
+		},
 	}
-}
-
-type dbsizeCall struct{ n int64 }
-
-// Apply implements engine.Call.
-func (c *dbsizeCall) Apply(tx *engine.Tx) error {
-	c.n = tx.Stats().Queues
-	return nil
-}
-
-// Render writes the number.
-func (c *dbsizeCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Int(c.n)
-	return nil
 }

@@ -50,16 +50,17 @@ func budgetSet() Spec {
 }
 
 func parseBudgetSet(_ *Session, in *input) (call, error) {
-	c := &budgetSetCall{name: in.Text("name"), options: engine.BudgetOptions{Debt: in.Integer("debt", 0), Refuse: in.Has("refuse"), Detail: in.Has("detail")}}
+	name, options := in.Text("name"), engine.BudgetOptions{Debt: in.Integer("debt", 0), Refuse: in.Has("refuse"), Detail: in.Has("detail")}
+	set := answerOK(func(tx *engine.Tx) error { return tx.SetBudget(name, &options) })
 	if in.Has("low") {
 		low := in.Integer("low", 0)
-		c.options.Low = &low
+		options.Low = &low
 	}
 	if !in.Has("refill") {
 		if slices.ContainsFunc([]string{"every", "tz", "max"}, in.Has) {
 			return nil, command.Refuse("ERR", "EVERY, TZ and MAX go with REFILL, usage: "+in.Cmd.UsageLine())
 		}
-		return c, nil
+		return set, nil
 	}
 	if !in.Has("every") {
 		return nil, command.Refuse("ERR", "REFILL needs EVERY with a cron expression, such as EVERY @monthly, usage: "+in.Cmd.UsageLine())
@@ -69,18 +70,9 @@ func parseBudgetSet(_ *Session, in *input) (call, error) {
 	}
 	n := in.Integer("refill", 0)
 	var err error
-	c.options.Refill, err = engine.NewRefill(n, in.Text("every"), in.Text("tz"), in.Integer("max", n))
-	return c, err
+	options.Refill, err = engine.NewRefill(n, in.Text("every"), in.Text("tz"), in.Integer("max", n))
+	return set, err
 }
-
-type budgetSetCall struct {
-	plainOK
-	name    string
-	options engine.BudgetOptions
-}
-
-// Apply implements engine.Call.
-func (c *budgetSetCall) Apply(tx *engine.Tx) error { return tx.SetBudget(c.name, &c.options) }
 
 // moveArgs are the arguments of a movement.
 func moveArgs(more ...Arg) []Arg {
@@ -167,19 +159,11 @@ func budgetDel() Spec {
 		ACL:      []string{"admin"},
 		Args:     []Arg{{Name: "name", Type: String}},
 		Examples: []Example{{"FILA.BUDGET DEL acme", "(integer) 0"}},
-		Parse:    func(_ *Session, in *input) (call, error) { return &budgetDelCall{name: in.Text("name")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			name := in.Text("name")
+			return answerBool(func(tx *engine.Tx) (bool, error) { return tx.DeleteBudget(name) }), nil
+		},
 	}
-}
-
-type budgetDelCall struct {
-	removed
-	name string
-}
-
-// Apply implements engine.Call.
-func (c *budgetDelCall) Apply(tx *engine.Tx) (err error) {
-	c.removed.found, err = tx.DeleteBudget(c.name)
-	return err
 }
 
 func budgetGet() Spec {
@@ -195,30 +179,11 @@ func budgetGet() Spec {
 			{"FILA.BUDGET SET acme", "OK"},
 			{"FILA.BUDGET GET acme", "..."},
 		},
-		Parse: func(_ *Session, in *input) (call, error) { return &budgetGetCall{name: in.Text("name")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			name := in.Text("name")
+			return answerMapOrNil(func(tx *engine.Tx) (engine.BudgetInfo, bool) { return tx.Budget(name) }, budgetFields), nil
+		},
 	}
-}
-
-type budgetGetCall struct {
-	name  string
-	info  engine.BudgetInfo
-	found bool
-}
-
-// Apply implements engine.Call.
-func (c *budgetGetCall) Apply(tx *engine.Tx) error {
-	c.info, c.found = tx.Budget(c.name)
-	return nil
-}
-
-// Render writes a map or nil.
-func (c *budgetGetCall) Render(_ *Handler, w *resp.Writer) error {
-	if !c.found {
-		w.Null()
-		return nil
-	}
-	budgetFields(&c.info).write(w)
-	return nil
 }
 
 func budgetFields(b *engine.BudgetInfo) *fields {
@@ -267,29 +232,11 @@ func budgetList() Spec {
 		Room:   pageOf[engine.BudgetInfo](1, tinyRoom),
 		Memory: "1,300 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			c := &budgetListCall{page: parsePage(in)}
-			c.req = engine.BudgetList{Cursor: c.cursor, Count: c.count, Match: c.match}
-			return c, nil
+			p := parsePage(in)
+			req := engine.BudgetList{Cursor: p.cursor, Count: p.count, Match: p.match}
+			return answerPage(func(tx *engine.Tx) (uint64, []engine.BudgetInfo, error) { return tx.Budgets(&req) }, budgetFields), nil
 		},
 	}
-}
-
-type budgetListCall struct {
-	page
-	req  engine.BudgetList
-	list []engine.BudgetInfo
-}
-
-// Apply implements engine.Call.
-func (c *budgetListCall) Apply(tx *engine.Tx) (err error) {
-	c.next, c.list, err = tx.Budgets(&c.req)
-	return err
-}
-
-// Render writes the next cursor and the budgets.
-func (c *budgetListCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return budgetFields(&c.list[i]) })
-	return nil
 }
 
 func budgetHistory() Spec {

@@ -34,7 +34,7 @@ func clientSwitch(name, since, summary string, flags ...string) Spec {
 	return Spec{
 		Name: name, Group: "connection", Since: since, Complexity: "O(1)", Returns: "status", Summary: summary,
 		Flags: connectionFlags(flags...), Quiet: true, Args: []Arg{onOff()},
-		Examples: []Example{{"CLIENT " + name + " ON", "OK"}}, Local: answerOK,
+		Examples: []Example{{"CLIENT " + name + " ON", "OK"}}, Local: noEffect,
 	}
 }
 
@@ -47,7 +47,7 @@ func clientCapa() Spec {
 		Differs: "It is Valkey's, whose libraries send it.",
 		Flags:   connectionFlags(), Quiet: true,
 		Args:     []Arg{{Name: "capability", Type: String, Multiple: true}},
-		Examples: []Example{{"CLIENT CAPA redirect", "OK"}}, Local: answerOK,
+		Examples: []Example{{"CLIENT CAPA redirect", "OK"}}, Local: noEffect,
 	}
 }
 
@@ -184,31 +184,14 @@ func clientUnblock() Spec {
 			return command.Refuse("ERR", "CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &unblockCall{client: uint64(in.Integer("client-id", 0)), withError: in.Has("error")}, nil
+			return unblock(uint64(in.Integer("client-id", 0)), in.Has("error")), nil
 		},
 	}
 }
 
-type unblockCall struct {
-	client    uint64
-	withError bool
-	done      bool
-}
-
-// Apply implements engine.Call.
-func (c *unblockCall) Apply(tx *engine.Tx) error {
-	c.done = tx.Unblock(c.client, c.withError)
-	return nil
-}
-
-// Render writes 1 if the client was blocked, else 0.
-func (c *unblockCall) Render(_ *Handler, w *resp.Writer) error {
-	if c.done {
-		w.Int(1)
-		return nil
-	}
-	w.Int(0)
-	return nil
+// unblock returns the call that ends the wait of a client, which answers whether it waited.
+func unblock(client uint64, withError bool) call {
+	return answerBool(func(tx *engine.Tx) (bool, error) { return tx.Unblock(client, withError), nil })
 }
 
 func clientKill() Spec {
@@ -315,8 +298,8 @@ func (h *Handler) kill(by *Session, f *killFilter) (n int) {
 	return n
 }
 
-// answerOK replies OK: the command has no effect on this server.
-func answerOK(_ *Session, _ *input, w *resp.Writer) error {
+// noEffect replies OK: the command has no effect on this server.
+func noEffect(_ *Session, _ *input, w *resp.Writer) error {
 	w.OK()
 	return nil
 }

@@ -301,7 +301,7 @@ func (s *Session) fromNode(args [][]byte) bool {
 		w.OK()
 	case string(args[0]) == relayUnblock && len(args) == 2 && s.authed:
 		id, _ := command.ParseInt(args[1])
-		s.handler.submitUndo(&unblockCall{client: uint64(id)})
+		s.handler.submitUndo(unblock(uint64(id), false))
 		w.OK()
 	case string(args[0]) == relayUsers && s.authed:
 		s.answer(usersVersion{s.handler}, smallRoom)

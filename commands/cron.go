@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
@@ -89,7 +90,6 @@ func parseCron(s *Session, in *input) (call, error) {
 }
 
 type cronSetCall struct {
-	plainOK
 	account *acl.Account
 	cron    engine.Cron
 	size    int
@@ -107,6 +107,12 @@ func (c *cronSetCall) Apply(tx *engine.Tx) error {
 		return err
 	}
 	return tx.SetCron(&c.cron)
+}
+
+// Render writes OK.
+func (*cronSetCall) Render(_ *Handler, w *resp.Writer) error {
+	w.OK()
+	return nil
 }
 
 // mayChangeCron checks the right to produce to the queue of the existing recurring message of this
@@ -128,24 +134,15 @@ func cronDel() Spec {
 			{"FILA.CRON DEL morning", "(integer) 0"},
 		},
 		Parse: func(s *Session, in *input) (call, error) {
-			return &cronDelCall{name: in.Text("name"), account: s.account.Load()}, nil
+			name, account := in.Text("name"), s.account.Load()
+			return answerBool(func(tx *engine.Tx) (bool, error) {
+				if err := mayChangeCron(tx, account, name); err != nil {
+					return false, err
+				}
+				return tx.DeleteCron(name)
+			}), nil
 		},
 	}
-}
-
-type cronDelCall struct {
-	removed
-	name    string
-	account *acl.Account
-}
-
-// Apply implements engine.Call.
-func (c *cronDelCall) Apply(tx *engine.Tx) (err error) {
-	if err := mayChangeCron(tx, c.account, c.name); err != nil {
-		return err
-	}
-	c.removed.found, err = tx.DeleteCron(c.name)
-	return err
 }
 
 func cronGet() Spec {
@@ -256,37 +253,17 @@ func cronList() Spec {
 		Room:   pageOf[engine.CronInfo](3+engine.BudgetsMax, tinyRoom),
 		Memory: "4,500 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &cronListCall{page: parsePage(in), user: in.User}, nil
+			p, user := parsePage(in), in.User
+			return answerPage(func(tx *engine.Tx) (uint64, []engine.CronInfo, error) {
+				next, list := tx.Crons(p.cursor, p.count, p.match)
+				return next, slices.DeleteFunc(list, func(i engine.CronInfo) bool { return !user.May(acl.Look, i.Queue) }), nil
+			}, func(i *engine.CronInfo) *fields {
+				f := cronFields(i)
+				showCronRest(f, i)
+				return f
+			}), nil
 		},
 	}
-}
-
-type cronListCall struct {
-	page
-	user *acl.User // of the caller
-	list []engine.CronInfo
-}
-
-// Apply implements engine.Call.
-func (c *cronListCall) Apply(tx *engine.Tx) error {
-	var list []engine.CronInfo
-	c.next, list = tx.Crons(c.cursor, c.count, c.match)
-	for i := range list {
-		if c.user.May(acl.Look, list[i].Queue) {
-			c.list = append(c.list, list[i])
-		}
-	}
-	return nil
-}
-
-// Render writes the next cursor and the recurring messages.
-func (c *cronListCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields {
-		f := cronFields(&c.list[i])
-		showCronRest(f, &c.list[i])
-		return f
-	})
-	return nil
 }
 
 func cronRun() Spec {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/resp"
 )
 
 func key() Spec {
@@ -36,22 +35,12 @@ func keySet() Spec {
 			if !in.Has("weight") {
 				return nil, command.Refuse("ERR", "nothing to set, usage: "+in.Cmd.UsageLine())
 			}
-			c := &keySetCall{queue: in.Text("queue"), key: in.Text("key")}
+			queue, key := in.Text("queue"), in.Text("key")
 			weight, err := atLeastOne(in, "WEIGHT", "weight", s.handler.cfg.Limits.Weight)
-			c.options.Weight = &weight
-			return c, err
+			return answerOK(func(tx *engine.Tx) error { return tx.SetKey(queue, key, engine.KeyOptions{Weight: &weight}) }), err
 		},
 	}
 }
-
-type keySetCall struct {
-	plainOK
-	queue, key string
-	options    engine.KeyOptions
-}
-
-// Apply implements engine.Call.
-func (c *keySetCall) Apply(tx *engine.Tx) error { return tx.SetKey(c.queue, c.key, c.options) }
 
 func keyPause() Spec {
 	return Spec{
@@ -66,9 +55,7 @@ func keyPause() Spec {
 			{"FILA.KEY PAUSE orders tenant-1", "OK"},
 			{"FILA.LEASE orders", "(empty array)"},
 		},
-		Parse: func(_ *Session, in *input) (call, error) {
-			return &keyPauseCall{queue: in.Text("queue"), key: in.Text("key"), paused: true}, nil
-		},
+		Parse: parseKeyPause(true),
 	}
 }
 
@@ -84,21 +71,16 @@ func keyResume() Spec {
 			{"FILA.KEY PAUSE orders tenant-1", "OK"},
 			{"FILA.KEY RESUME orders tenant-1", "OK"},
 		},
-		Parse: func(_ *Session, in *input) (call, error) {
-			return &keyPauseCall{queue: in.Text("queue"), key: in.Text("key")}, nil
-		},
+		Parse: parseKeyPause(false),
 	}
 }
 
-// keyPauseCall pauses or resumes a key.
-type keyPauseCall struct {
-	plainOK
-	queue, key string
-	paused     bool
+func parseKeyPause(paused bool) func(*Session, *input) (call, error) {
+	return func(_ *Session, in *input) (call, error) {
+		queue, key := in.Text("queue"), in.Text("key")
+		return answerOK(func(tx *engine.Tx) error { return tx.PauseKey(queue, key, paused) }), nil
+	}
 }
-
-// Apply implements engine.Call.
-func (c *keyPauseCall) Apply(tx *engine.Tx) error { return tx.PauseKey(c.queue, c.key, c.paused) }
 
 func keyDel() Spec {
 	return Spec{
@@ -113,20 +95,10 @@ func keyDel() Spec {
 			{"FILA.KEY DEL orders tenant-1", "(integer) 1"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &keyDelCall{queue: in.Text("queue"), key: in.Text("key")}, nil
+			queue, key := in.Text("queue"), in.Text("key")
+			return answerBool(func(tx *engine.Tx) (bool, error) { return tx.ResetKey(queue, key) }), nil
 		},
 	}
-}
-
-type keyDelCall struct {
-	removed
-	queue, key string
-}
-
-// Apply implements engine.Call.
-func (c *keyDelCall) Apply(tx *engine.Tx) (err error) {
-	c.removed.found, err = tx.ResetKey(c.queue, c.key)
-	return err
 }
 
 func keyGet() Spec {
@@ -142,28 +114,13 @@ func keyGet() Spec {
 			{"FILA.KEY GET orders tenant-1", "..."},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &keyGetCall{queue: in.Text("queue"), key: in.Text("key")}, nil
+			queue, key, now := in.Text("queue"), in.Text("key"), time.Time{}
+			return answerMap(func(tx *engine.Tx) (engine.KeyInfo, error) {
+				now = tx.Now()
+				return tx.Key(queue, key)
+			}, func(k *engine.KeyInfo) *fields { return keyFields(k, now) }), nil
 		},
 	}
-}
-
-type keyGetCall struct {
-	queue, key string
-	now        time.Time
-	info       engine.KeyInfo
-}
-
-// Apply implements engine.Call.
-func (c *keyGetCall) Apply(tx *engine.Tx) (err error) {
-	c.now = tx.Now()
-	c.info, err = tx.Key(c.queue, c.key)
-	return err
-}
-
-// Render writes a map.
-func (c *keyGetCall) Render(_ *Handler, w *resp.Writer) error {
-	keyFields(&c.info, c.now).write(w)
-	return nil
 }
 
 func keys() Spec {
@@ -202,7 +159,8 @@ func keys() Spec {
 }
 
 func parseKeys(_ *Session, in *input) (call, error) {
-	p := parsePage(in)
+	p, queue, now := parsePage(in), in.Text("queue"), time.Time{}
+	show := func(k **engine.KeyInfo) *fields { return keyFields(*k, now) }
 	for by, slot := range [engine.Orders]string{
 		engine.ByDepth: "by.depth", engine.ByAge: "by.age", engine.ByDelivered: "by.delivered", engine.ByBehind: "by.behind",
 	} {
@@ -210,50 +168,19 @@ func parseKeys(_ *Session, in *input) (call, error) {
 			if p.cursor != 0 {
 				return nil, command.Refuse("ERR", "BY shows the first keys in that order, it does not go with CURSOR")
 			}
-			return &topKeysCall{page: p, req: engine.TopKeys{Queue: in.Text("queue"), By: engine.Order(by)}}, nil
+			top := engine.TopKeys{Queue: queue, By: engine.Order(by), Count: p.count, Match: p.match}
+			return answerPage(func(tx *engine.Tx) (uint64, []*engine.KeyInfo, error) {
+				now = tx.Now()
+				list, err := tx.TopKeys(&top)
+				return 0, list, err
+			}, show), nil
 		}
 	}
-	return &keysCall{page: p, req: engine.Keys{Queue: in.Text("queue")}}, nil
-}
-
-type topKeysCall struct {
-	page
-	req  engine.TopKeys
-	now  time.Time
-	list []*engine.KeyInfo
-}
-
-// Apply implements engine.Call.
-func (c *topKeysCall) Apply(tx *engine.Tx) (err error) {
-	c.now, c.req.Count, c.req.Match = tx.Now(), c.count, c.match
-	c.list, err = tx.TopKeys(&c.req)
-	return err
-}
-
-// Render writes the cursor, which is always 0, and the keys.
-func (c *topKeysCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return keyFields(c.list[i], c.now) })
-	return nil
-}
-
-type keysCall struct {
-	page
-	req  engine.Keys
-	now  time.Time
-	list []*engine.KeyInfo
-}
-
-// Apply implements engine.Call.
-func (c *keysCall) Apply(tx *engine.Tx) (err error) {
-	c.now, c.req.Cursor, c.req.Count, c.req.Match = tx.Now(), c.cursor, c.count, c.match
-	c.next, c.list, err = tx.Keys(&c.req)
-	return err
-}
-
-// Render writes the next cursor and the keys.
-func (c *keysCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return keyFields(c.list[i], c.now) })
-	return nil
+	req := engine.Keys{Queue: queue, Cursor: p.cursor, Count: p.count, Match: p.match}
+	return answerPage(func(tx *engine.Tx) (uint64, []*engine.KeyInfo, error) {
+		now = tx.Now()
+		return tx.Keys(&req)
+	}, show), nil
 }
 
 func keyFields(k *engine.KeyInfo, now time.Time) *fields {

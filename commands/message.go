@@ -260,32 +260,11 @@ func parseRedrive(_ *Session, in *input) (call, error) {
 		if in.Has("error") || in.Has("from") {
 			req.Filter = &engine.Filter{Error: pattern(in, "error"), Origin: string(in.Bytes("from"))}
 		}
-		return &redriveCall{req: req}, nil
+		return answerInt(func(tx *engine.Tx) (int, error) { return tx.Redrive(&req) }), nil
 	}
 	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "from"}, in.Has) {
 		return nil, command.Refuse("ERR", "STOP stands alone, usage: "+in.Cmd.UsageLine())
 	}
-	return &redriveStopCall{dlq: in.Text("dlq")}, nil
-}
-
-type redriveCall struct {
-	req engine.Redrive
-	counted
-}
-
-// Apply implements engine.Call.
-func (c *redriveCall) Apply(tx *engine.Tx) (err error) {
-	c.n, err = tx.Redrive(&c.req)
-	return err
-}
-
-type redriveStopCall struct {
-	dlq string
-	counted
-}
-
-// Apply implements engine.Call.
-func (c *redriveStopCall) Apply(tx *engine.Tx) (err error) {
-	c.n, err = tx.StopRedrive(c.dlq)
-	return err
+	dlq := in.Text("dlq")
+	return answerInt(func(tx *engine.Tx) (int, error) { return tx.StopRedrive(dlq) }), nil
 }

@@ -317,32 +317,18 @@ func countKeysInSlot() Spec {
 			if slot < 0 || slot >= topology.Slots {
 				return nil, command.Refuse("ERR", "Invalid slot")
 			}
-			return &countKeysCall{slot: int(slot)}, nil
+			return &answered[[]string]{take: (*engine.Tx).Queues, write: func(w *resp.Writer, names []string) {
+				// They are counted here and not in the turn, which would delay other clients.
+				n := int64(0)
+				for _, name := range names {
+					if int64(topology.Slot([]byte(name))) == slot {
+						n++
+					}
+				}
+				w.Int(n)
+			}}, nil
 		},
 	}
-}
-
-type countKeysCall struct {
-	slot  int
-	names []string
-}
-
-// Apply implements engine.Call.
-func (c *countKeysCall) Apply(tx *engine.Tx) (err error) {
-	c.names, err = tx.Queues()
-	return err
-}
-
-// Render counts the names here and not in the turn, which would delay other clients.
-func (c *countKeysCall) Render(_ *Handler, w *resp.Writer) error {
-	n := int64(0)
-	for _, name := range c.names {
-		if topology.Slot([]byte(name)) == c.slot {
-			n++
-		}
-	}
-	w.Int(n)
-	return nil
 }
 
 func asking() Spec {

@@ -63,7 +63,7 @@ func queueCreate() Spec {
 			if in.Has("ifnotexists") {
 				set = (*engine.Tx).EnsureQueue
 			}
-			return &queueSetCall{name: in.Text("name"), options: parseQueueOptions(in), set: set}, nil
+			return setQueue(in, set), nil
 		},
 	}
 }
@@ -89,7 +89,7 @@ func queueAlter() Spec {
 			{"FILA.QUEUE ALTER orders MAXATTEMPTS 3", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &queueSetCall{name: in.Text("name"), options: parseQueueOptions(in), set: (*engine.Tx).AlterQueue}, nil
+			return setQueue(in, (*engine.Tx).AlterQueue), nil
 		},
 	}
 }
@@ -116,24 +116,10 @@ func parseQueueOptions(in *input) engine.QueueOptions {
 	return o
 }
 
-// queueSetCall creates or alters a queue.
-type queueSetCall struct {
-	plainOK
-	name    string
-	options engine.QueueOptions
-	set     func(*engine.Tx, string, engine.QueueOptions) error
-}
-
-// Apply implements engine.Call.
-func (c *queueSetCall) Apply(tx *engine.Tx) error { return c.set(tx, c.name, c.options) }
-
-// plainOK renders success without a value.
-type plainOK struct{}
-
-// Render writes OK.
-func (plainOK) Render(_ *Handler, w *resp.Writer) error {
-	w.OK()
-	return nil
+// setQueue returns the call that creates or alters a queue.
+func setQueue(in *input, set func(*engine.Tx, string, engine.QueueOptions) error) call {
+	name, options := in.Text("name"), parseQueueOptions(in)
+	return answerOK(func(tx *engine.Tx) error { return set(tx, name, options) })
 }
 
 func queueDelete() Spec {
@@ -152,19 +138,11 @@ func queueDelete() Spec {
 			{"FILA.QUEUE DELETE orders", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &queueDeleteCall{name: in.Text("name"), force: in.Has("force")}, nil
+			name, force := in.Text("name"), in.Has("force")
+			return answerOK(func(tx *engine.Tx) error { return tx.DeleteQueue(name, force) }), nil
 		},
 	}
 }
-
-type queueDeleteCall struct {
-	plainOK
-	name  string
-	force bool
-}
-
-// Apply implements engine.Call.
-func (c *queueDeleteCall) Apply(tx *engine.Tx) error { return tx.DeleteQueue(c.name, c.force) }
 
 func queueList() Spec {
 	return Spec{
@@ -177,37 +155,23 @@ func queueList() Spec {
 			{"FILA.QUEUE LIST MATCH ord*", "1) \"orders\"\n2) \"orders.dlq\""},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &queueListCall{pattern: string(in.Bytes("match")), all: !in.Has("match"), user: in.User}, nil
+			return listQueues(in.User, string(in.Bytes("match")), !in.Has("match")), nil
 		},
 	}
 }
 
-type queueListCall struct {
-	pattern string
-	all     bool
-	user    *acl.User // of the caller
-	names   []string
-}
-
-// Apply implements engine.Call.
-func (c *queueListCall) Apply(tx *engine.Tx) (err error) {
-	c.names, err = tx.Queues()
-	return err
-}
-
-// Render writes the names that match.
-func (c *queueListCall) Render(_ *Handler, w *resp.Writer) error {
-	names := make([]string, 0, len(c.names))
-	for _, n := range c.names {
-		if (c.all || glob.Match(c.pattern, n)) && c.user.May(acl.Look, n) {
-			names = append(names, n)
+// listQueues returns the call that lists the queues that the user has a right to: all of them, or those
+// that match. Matching is done where they are written and not in the turn, which delays other clients.
+func listQueues(user *acl.User, pattern string, all bool) call {
+	return &answered[[]string]{take: (*engine.Tx).Queues, write: func(w *resp.Writer, queues []string) {
+		names := make([]string, 0, len(queues))
+		for _, n := range queues {
+			if (all || glob.Match(pattern, n)) && user.May(acl.Look, n) {
+				names = append(names, n)
+			}
 		}
-	}
-	w.Array(len(names))
-	for _, n := range names {
-		w.BulkString(n)
-	}
-	return nil
+		writeTexts(w, names)
+	}}
 }
 
 func queueInfo() Spec {
@@ -303,19 +267,11 @@ func pausing(name string, paused bool, summary string) Spec {
 			{"FILA.QUEUE " + name + " orders", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &queuePauseCall{name: in.Text("name"), in: !in.Has("out"), out: !in.Has("in"), paused: paused}, nil
+			name, intake, deliveries := in.Text("name"), !in.Has("out"), !in.Has("in")
+			return answerOK(func(tx *engine.Tx) error { return tx.Pause(name, intake, deliveries, paused) }), nil
 		},
 	}
 }
-
-type queuePauseCall struct {
-	plainOK
-	name            string
-	in, out, paused bool
-}
-
-// Apply implements engine.Call.
-func (c *queuePauseCall) Apply(tx *engine.Tx) error { return tx.Pause(c.name, c.in, c.out, c.paused) }
 
 func purge() Spec {
 	return Spec{
@@ -339,20 +295,10 @@ func purge() Spec {
 			if err := in.Filled("key", "KEY", "FILA.PURGE without KEY removes all messages of the queue"); err != nil {
 				return nil, err
 			}
-			return &purgeCall{req: engine.Purge{Queue: in.Text("queue"), Key: in.Text("key")}}, nil
+			req := engine.Purge{Queue: in.Text("queue"), Key: in.Text("key")}
+			return answerInt(func(tx *engine.Tx) (int, error) { return tx.Purge(&req) }), nil
 		},
 	}
-}
-
-type purgeCall struct {
-	req engine.Purge
-	counted
-}
-
-// Apply implements engine.Call.
-func (c *purgeCall) Apply(tx *engine.Tx) (err error) {
-	c.n, err = tx.Purge(&c.req)
-	return err
 }
 
 func pastOfQueues() Spec {
@@ -372,25 +318,11 @@ func pastOfQueues() Spec {
 		},
 		Room:   always(engine.MomentsMax * sizeOf[engine.Moment]() * historyCopies),
 		Memory: "12 KiB",
-		Parse:  func(_ *Session, in *input) (call, error) { return &pastCall{queue: in.Text("queue")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			queue := in.Text("queue")
+			return answerMaps(func(tx *engine.Tx) ([]engine.Moment, error) { return tx.History(queue) }, momentFields), nil
+		},
 	}
-}
-
-type pastCall struct {
-	queue string // "": all
-	list  []engine.Moment
-}
-
-// Apply implements engine.Call.
-func (c *pastCall) Apply(tx *engine.Tx) (err error) {
-	c.list, err = tx.History(c.queue)
-	return err
-}
-
-// Render writes the moments.
-func (c *pastCall) Render(_ *Handler, w *resp.Writer) error {
-	writeEach(w, len(c.list), func(i int) *fields { return momentFields(&c.list[i]) })
-	return nil
 }
 
 func momentFields(m *engine.Moment) *fields {

@@ -122,7 +122,7 @@ func (h *Handler) changed(accounts []*acl.Account, by *Session, end func()) {
 		}
 		u := a.User()
 		if u != nil {
-			h.engine.Submit([]*engine.Task{{Call: &unblockCall{client: s.conn.ID()}}})
+			h.engine.Submit([]*engine.Task{{Call: unblock(s.conn.ID(), false)}})
 			h.unblockAtLeader(s)
 		}
 		switch {

@@ -125,26 +125,10 @@ func scriptHistory() Spec {
 			return engine.ScriptHistoryMax * (tinyRoom + s.handler.cfg.Limits.Script)
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &scriptHistoryCall{req: engine.ScriptHistory{Queue: in.Text("queue"), Kind: hookKind(in)}}, nil
+			req := engine.ScriptHistory{Queue: in.Text("queue"), Kind: hookKind(in)}
+			return answerMaps(func(tx *engine.Tx) ([]engine.ScriptVersion, error) { return tx.ScriptHistory(&req) }, versionFields), nil
 		},
 	}
-}
-
-type scriptHistoryCall struct {
-	req  engine.ScriptHistory
-	list []engine.ScriptVersion
-}
-
-// Apply implements engine.Call.
-func (c *scriptHistoryCall) Apply(tx *engine.Tx) (err error) {
-	c.list, err = tx.ScriptHistory(&c.req)
-	return err
-}
-
-// Render writes an array of maps.
-func (c *scriptHistoryCall) Render(_ *Handler, w *resp.Writer) error {
-	writeEach(w, len(c.list), func(i int) *fields { return versionFields(&c.list[i]) })
-	return nil
 }
 
 func versionFields(v *engine.ScriptVersion) *fields {
@@ -223,21 +207,10 @@ func scriptDel() Spec {
 			{"FILA.SCRIPT DEL orders ON_ENQUEUE", "(integer) 0"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &scriptDelCall{queue: in.Text("queue"), kind: hookKind(in)}, nil
+			queue, kind := in.Text("queue"), hookKind(in)
+			return answerBool(func(tx *engine.Tx) (bool, error) { return tx.DeleteScript(queue, kind) }), nil
 		},
 	}
-}
-
-type scriptDelCall struct {
-	removed
-	queue string
-	kind  hook.Kind
-}
-
-// Apply implements engine.Call.
-func (c *scriptDelCall) Apply(tx *engine.Tx) (err error) {
-	c.removed.found, err = tx.DeleteScript(c.queue, c.kind)
-	return err
 }
 
 func scriptGet() Spec {

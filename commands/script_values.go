@@ -35,27 +35,23 @@ func configValueSet() Spec {
 			if len(words)%2 != 0 {
 				return nil, command.WrongArity(in.Cmd)
 			}
-			c := &configValueSetCall{values: make(map[string]string, len(words)/2)}
+			size, values := 0, make(map[string]string, len(words)/2)
 			for i := 0; i < len(words); i += 2 {
-				c.values[string(words[i])] = string(words[i+1])
-				c.size += len(words[i]) + len(words[i+1])
+				values[string(words[i])] = string(words[i+1])
+				size += len(words[i]) + len(words[i+1])
 			}
-			return c, nil
+			return &configValueSetCall{func(tx *engine.Tx) error { return tx.SetConfig(values) }, size}, nil
 		},
 	}
 }
 
 type configValueSetCall struct {
-	plainOK
-	values map[string]string
-	size   int
+	okCall
+	size int
 }
 
 // Bytes implements weigher.
 func (c *configValueSetCall) Bytes() int { return c.size }
-
-// Apply implements engine.Call.
-func (c *configValueSetCall) Apply(tx *engine.Tx) error { return tx.SetConfig(c.values) }
 
 func configValueGet() Spec {
 	return Spec{
@@ -70,29 +66,11 @@ func configValueGet() Spec {
 		},
 		Room:   always(configValueRoom),
 		Memory: "10 KiB, the largest value",
-		Parse:  func(_ *Session, in *input) (call, error) { return &configValueGetCall{key: in.Text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			key := in.Text("key")
+			return answerOrNil(func(tx *engine.Tx) (string, bool) { return tx.Config(key) }, (*resp.Writer).BulkString), nil
+		},
 	}
-}
-
-type configValueGetCall struct {
-	key, value string
-	found      bool
-}
-
-// Apply implements engine.Call.
-func (c *configValueGetCall) Apply(tx *engine.Tx) error {
-	c.value, c.found = tx.Config(c.key)
-	return nil
-}
-
-// Render writes the value or nil.
-func (c *configValueGetCall) Render(_ *Handler, w *resp.Writer) error {
-	if !c.found {
-		w.Null()
-		return nil
-	}
-	w.BulkString(c.value)
-	return nil
 }
 
 func configValueDel() Spec {
@@ -108,30 +86,13 @@ func configValueDel() Spec {
 			{"FILA.CONFIG DEL weight:gold weight:silver", "(integer) 1"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			c := &configValueDelCall{}
+			var keys []string
 			for _, word := range in.List("key") {
-				c.keys = append(c.keys, string(word))
+				keys = append(keys, string(word))
 			}
-			return c, nil
+			return answerInt(func(tx *engine.Tx) (int, error) { return tx.DeleteConfig(keys) }), nil
 		},
 	}
-}
-
-type configValueDelCall struct {
-	keys    []string
-	removed int
-}
-
-// Apply implements engine.Call.
-func (c *configValueDelCall) Apply(tx *engine.Tx) (err error) {
-	c.removed, err = tx.DeleteConfig(c.keys)
-	return err
-}
-
-// Render writes the number of deleted values.
-func (c *configValueDelCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Int(int64(c.removed))
-	return nil
 }
 
 func configValueList() Spec {
@@ -242,26 +203,18 @@ func signalAdd() Spec {
 			{"FILA.SIGNAL ADD tenant-1 pages 3 AT 1700000000000", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			c := &signalAddCall{add: engine.SignalAdd{Subject: in.Text("subject"), Name: in.Text("name"), Value: 1}}
+			add := engine.SignalAdd{Subject: in.Text("subject"), Name: in.Text("name"), Value: 1}
 			if v := in.Double("value"); v != nil {
-				c.add.Value = *v
+				add.Value = *v
 			}
 			if in.Has("at") {
 				at := in.Integer("at", 0)
-				c.add.AtMs = &at
+				add.AtMs = &at
 			}
-			return c, nil
+			return answerOK(func(tx *engine.Tx) error { return tx.AddSignal(&add) }), nil
 		},
 	}
 }
-
-type signalAddCall struct {
-	plainOK
-	add engine.SignalAdd
-}
-
-// Apply implements engine.Call.
-func (c *signalAddCall) Apply(tx *engine.Tx) error { return tx.AddSignal(&c.add) }
 
 // allNames tells how to name all signals of a subject.
 const allNames = "without it, it is all signals of the subject"
@@ -290,26 +243,10 @@ func signalGet() Spec {
 			return smallRoom + s.handler.engine.Snapshot().SignalsOf(in.Text("subject"), math.MaxInt)*sizeOf[engine.SignalInfo]()*2
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &signalGetCall{of: engine.Signals{Subject: in.Text("subject"), Name: in.Text("name")}}, in.Filled("name", "name", allNames)
+			of := engine.Signals{Subject: in.Text("subject"), Name: in.Text("name")}
+			return answerMaps(func(tx *engine.Tx) ([]engine.SignalInfo, error) { return tx.Signals(&of) }, signalFields), in.Filled("name", "name", allNames)
 		},
 	}
-}
-
-type signalGetCall struct {
-	of   engine.Signals
-	list []engine.SignalInfo
-}
-
-// Apply implements engine.Call.
-func (c *signalGetCall) Apply(tx *engine.Tx) (err error) {
-	c.list, err = tx.Signals(&c.of)
-	return err
-}
-
-// Render writes an array of maps.
-func (c *signalGetCall) Render(_ *Handler, w *resp.Writer) error {
-	writeEach(w, len(c.list), func(i int) *fields { return signalFields(&c.list[i]) })
-	return nil
 }
 
 func signalFields(s *engine.SignalInfo) *fields {
@@ -344,25 +281,13 @@ func signalList() Spec {
 		},
 		Room:   pageOf[engine.SignalInfo](1, 0),
 		Memory: "800 bytes for each of COUNT",
-		Parse:  func(_ *Session, in *input) (call, error) { return &signalListCall{page: parsePage(in)}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			p := parsePage(in)
+			return answerPage(func(tx *engine.Tx) (uint64, []engine.SignalInfo, error) {
+				return tx.ListSignals(p.cursor, p.count, p.match)
+			}, signalFields), nil
+		},
 	}
-}
-
-type signalListCall struct {
-	page
-	list []engine.SignalInfo
-}
-
-// Apply implements engine.Call.
-func (c *signalListCall) Apply(tx *engine.Tx) (err error) {
-	c.next, c.list, err = tx.ListSignals(c.cursor, c.count, c.match)
-	return err
-}
-
-// Render writes the next cursor and the signals.
-func (c *signalListCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return signalFields(&c.list[i]) })
-	return nil
 }
 
 func signalDel() Spec {
@@ -381,18 +306,8 @@ func signalDel() Spec {
 			{"FILA.SIGNAL DEL tenant-1", "(integer) 0"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &signalDelCall{subject: in.Text("subject"), name: in.Text("name")}, in.Filled("name", "name", allNames)
+			subject, name := in.Text("subject"), in.Text("name")
+			return answerInt(func(tx *engine.Tx) (int, error) { return tx.DeleteSignals(subject, name) }), in.Filled("name", "name", allNames)
 		},
 	}
-}
-
-type signalDelCall struct {
-	subject, name string
-	counted
-}
-
-// Apply implements engine.Call.
-func (c *signalDelCall) Apply(tx *engine.Tx) (err error) {
-	c.n, err = tx.DeleteSignals(c.subject, c.name)
-	return err
 }

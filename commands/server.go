@@ -97,26 +97,10 @@ func backup() Spec {
 			if name == "" {
 				return nil, command.Refuse("INVALID", "the name of a backup must not be empty; BGSAVE makes one that is named after the time")
 			}
-			return &backupCall{req: engine.Backup{Name: name, Wait: true}}, nil
+			req := engine.Backup{Name: name, Wait: true}
+			return answerMap(func(tx *engine.Tx) (engine.BackupResult, error) { return tx.Backup(&req) }, backupFields), nil
 		},
 	}
-}
-
-type backupCall struct {
-	req    engine.Backup
-	result engine.BackupResult
-}
-
-// Apply implements engine.Call.
-func (c *backupCall) Apply(tx *engine.Tx) (err error) {
-	c.result, err = tx.Backup(&c.req)
-	return err
-}
-
-// Render writes the result of the backup.
-func (c *backupCall) Render(_ *Handler, w *resp.Writer) error {
-	backupFields(&c.result).write(w)
-	return nil
 }
 
 func backupFields(r *engine.BackupResult) *fields {
@@ -169,22 +153,10 @@ func lastsave() Spec {
 		Quiet:    true,
 		Tips:     []string{"nondeterministic_output"},
 		Examples: []Example{{"LASTSAVE", "(integer) 0"}},
-		Parse:    func(*Session, *input) (call, error) { return &lastsaveCall{}, nil },
+		Parse: func(*Session, *input) (call, error) {
+			return answerInt(func(tx *engine.Tx) (int64, error) { return unixSeconds(tx.Backups().LastAt), nil }), nil
+		},
 	}
-}
-
-type lastsaveCall struct{ at time.Time }
-
-// Apply implements engine.Call.
-func (c *lastsaveCall) Apply(tx *engine.Tx) error {
-	c.at = tx.Backups().LastAt
-	return nil
-}
-
-// Render writes the seconds.
-func (c *lastsaveCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Int(unixSeconds(c.at))
-	return nil
 }
 
 // unixSeconds returns Unix seconds, 0 for the zero time.

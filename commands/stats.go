@@ -20,7 +20,7 @@ func stats() Spec {
 		Summary:    "Returns counters and gauges of a queue, or of all of them and the engine.",
 		Flags:      []string{"readonly"},
 		Access:     Look,
-		Reply: "A map. Of a queue: " + (&queueStatsCall{}).fields().names() + ". Of all: " + (&engineStatsCall{}).fields().names() +
+		Reply: "A map. Of a queue: " + (&queueStatsCall{}).fields().names() + ". Of all: " + engineFields(&engine.Stats{}).names() +
 			". What counts events starts at 0 with the broker and never decreases; queues that were deleted stay counted in the sums of all. " +
 			"undelivered are those of delivered that never reached a client, rounds those of the scheduler; dead_... are the parts of dead_lettered. busiest_keys are at most ten fairness keys that have had deliveries, each a map: " + busyFields(&engine.BusyKey{}).names() +
 			"; other_keys is the sum of all others, a map of the same without the key. " +
@@ -40,7 +40,7 @@ func stats() Spec {
 			if in.Has("queue") {
 				return &queueStatsCall{name: in.Text("queue")}, nil
 			}
-			return &engineStatsCall{}, nil
+			return answerMap(statsOf, engineFields), nil
 		},
 	}
 }
@@ -183,36 +183,25 @@ func (c *figuresCall) Render(_ *Handler, w *resp.Writer) error {
 	return nil
 }
 
-type engineStatsCall struct{ stats engine.Stats }
+// statsOf returns the figures of the engine.
+func statsOf(tx *engine.Tx) (engine.Stats, error) { return tx.Stats(), nil }
 
-// Apply implements engine.Call.
-func (c *engineStatsCall) Apply(tx *engine.Tx) error {
-	c.stats = tx.Stats()
-	return nil
-}
-
-// Render writes a map.
-func (c *engineStatsCall) Render(_ *Handler, w *resp.Writer) error {
-	c.fields().write(w)
-	return nil
-}
-
-// fields returns the counts of all queues together, then those of the engine.
-func (c *engineStatsCall) fields() *fields {
+// engineFields returns the counts of all queues together, then those of the engine.
+func engineFields(s *engine.Stats) *fields {
 	var f fields
-	f.engine(&c.stats)
-	f.removed(&c.stats.Counts)
-	f.others(&c.stats.Counts)
-	f.number("signals", c.stats.Signals)
-	f.count("signals_evicted", c.stats.SignalsEvicted)
-	f.number("budgets", c.stats.Budgets)
-	f.number("keys_without_credit", c.stats.Held)
-	f.results(&c.stats.Counts)
-	f.topics(&c.stats.Topics)
-	f.number("memory_used", c.stats.Memory.Used)
-	f.number("memory_limit", c.stats.Memory.Limit)
-	f.flag("memory_full", c.stats.Memory.Full)
-	f.number("memory_held", c.stats.InUse)
+	f.engine(s)
+	f.removed(&s.Counts)
+	f.others(&s.Counts)
+	f.number("signals", s.Signals)
+	f.count("signals_evicted", s.SignalsEvicted)
+	f.number("budgets", s.Budgets)
+	f.number("keys_without_credit", s.Held)
+	f.results(&s.Counts)
+	f.topics(&s.Topics)
+	f.number("memory_used", s.Memory.Used)
+	f.number("memory_limit", s.Memory.Limit)
+	f.flag("memory_full", s.Memory.Full)
+	f.number("memory_held", s.InUse)
 	return &f
 }
 
@@ -340,53 +329,28 @@ func explain() Spec {
 }
 
 func parseExplain(_ *Session, in *input) (call, error) {
-	by := explanation{user: in.User}
 	if in.Has("key") {
-		return &explainKeyCall{explanation: by, req: engine.ExplainKey{Queue: in.Text("queue"), Key: in.Text("key")}}, nil
+		req := engine.ExplainKey{Queue: in.Text("queue"), Key: in.Text("key")}
+		return answerExplanation(in.User, func(tx *engine.Tx) (engine.Explanation, error) { return tx.ExplainKey(&req) }), nil
 	}
 	r, err := engine.ParseReceipt(in.Bytes("id"))
 	if err != nil {
 		return nil, err
 	}
-	return &explainMessageCall{explanation: by, req: engine.Explain{Queue: in.Text("queue"), ID: r.ID}}, nil
+	req := engine.Explain{Queue: in.Text("queue"), ID: r.ID}
+	return answerExplanation(in.User, func(tx *engine.Tx) (engine.Explanation, error) { return tx.Explain(&req) }), nil
 }
 
-// explanation is the common part of the calls that explain why something waits.
-type explanation struct {
-	user   *acl.User // of the caller
-	now    time.Time
-	result engine.Explanation
-}
-
-// Render writes a map, with the holders in queues that the user has a right to.
-func (c *explanation) Render(_ *Handler, w *resp.Writer) error {
-	c.result.Holders = slices.DeleteFunc(c.result.Holders, func(h engine.Holder) bool { return !c.user.May(acl.Look, h.Queue) })
-	explainFields(&c.result, c.now).write(w)
-	return nil
-}
-
-type explainKeyCall struct {
-	explanation
-	req engine.ExplainKey
-}
-
-// Apply implements engine.Call.
-func (c *explainKeyCall) Apply(tx *engine.Tx) (err error) {
-	c.now = tx.Now()
-	c.result, err = tx.ExplainKey(&c.req)
-	return err
-}
-
-type explainMessageCall struct {
-	explanation
-	req engine.Explain
-}
-
-// Apply implements engine.Call.
-func (c *explainMessageCall) Apply(tx *engine.Tx) (err error) {
-	c.now = tx.Now()
-	c.result, err = tx.Explain(&c.req)
-	return err
+// answerExplanation answers why something waits, with the holders in queues that the user has a right to.
+func answerExplanation(user *acl.User, take func(tx *engine.Tx) (engine.Explanation, error)) call {
+	now := time.Time{}
+	return answerMap(func(tx *engine.Tx) (engine.Explanation, error) {
+		now = tx.Now()
+		return take(tx)
+	}, func(e *engine.Explanation) *fields {
+		e.Holders = slices.DeleteFunc(e.Holders, func(h engine.Holder) bool { return !user.May(acl.Look, h.Queue) })
+		return explainFields(e, now)
+	})
 }
 
 // explainFields returns the reason of the wait, then the state of the message, then that of its key.

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/resp"
 )
 
 func throttle() Spec {
@@ -38,22 +37,14 @@ func throttleSet() Spec {
 			{"FILA.THROTTLE SET provider:x CONCURRENCY 50 ADAPTIVE MIN 2", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &throttleSetCall{key: in.Text("key"), options: engine.ThrottleOptions{
+			key, options := in.Text("key"), engine.ThrottleOptions{
 				Rate: in.Double("rate"), Burst: in.Natural("burst"), Concurrency: in.Natural("concurrency"),
 				ByCost: in.Has("by.cost"), Adaptive: in.Has("adaptive"), Min: in.Natural("min"),
-			}}, nil
+			}
+			return answerOK(func(tx *engine.Tx) error { return tx.SetThrottle(key, options) }), nil
 		},
 	}
 }
-
-type throttleSetCall struct {
-	plainOK
-	key     string
-	options engine.ThrottleOptions
-}
-
-// Apply implements engine.Call.
-func (c *throttleSetCall) Apply(tx *engine.Tx) error { return tx.SetThrottle(c.key, c.options) }
 
 func throttleDel() Spec {
 	return Spec{
@@ -66,32 +57,11 @@ func throttleDel() Spec {
 			{"FILA.THROTTLE SET provider:x RATE 2.5", "OK"},
 			{"FILA.THROTTLE DEL provider:x", "(integer) 1"},
 		},
-		Parse: func(_ *Session, in *input) (call, error) { return &throttleDelCall{key: in.Text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			key := in.Text("key")
+			return answerBool(func(tx *engine.Tx) (bool, error) { return tx.DeleteThrottle(key) }), nil
+		},
 	}
-}
-
-type throttleDelCall struct {
-	removed
-	key string
-}
-
-// Apply implements engine.Call.
-func (c *throttleDelCall) Apply(tx *engine.Tx) (err error) {
-	c.removed.found, err = tx.DeleteThrottle(c.key)
-	return err
-}
-
-// removed renders whether something was removed.
-type removed struct{ found bool }
-
-// Render writes 1 or 0.
-func (r *removed) Render(_ *Handler, w *resp.Writer) error {
-	if r.found {
-		w.Int(1)
-		return nil
-	}
-	w.Int(0)
-	return nil
 }
 
 func throttleGet() Spec {
@@ -109,31 +79,11 @@ func throttleGet() Spec {
 			{"FILA.THROTTLE SET provider:x RATE 2.5 BURST 10", "OK"},
 			{"FILA.THROTTLE GET provider:x", "..."},
 		},
-		Parse: func(_ *Session, in *input) (call, error) { return &throttleGetCall{key: in.Text("key")}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			key := in.Text("key")
+			return answerMapOrNil(func(tx *engine.Tx) (engine.ThrottleInfo, bool) { return tx.Throttle(key) }, throttleFields), nil
+		},
 	}
-}
-
-type throttleGetCall struct {
-	key   string
-	info  engine.ThrottleInfo
-	found bool
-}
-
-// Apply implements engine.Call.
-func (c *throttleGetCall) Apply(tx *engine.Tx) error {
-	c.info, c.found = tx.Throttle(c.key)
-	return nil
-}
-
-// Render writes a map or nil.
-func (c *throttleGetCall) Render(_ *Handler, w *resp.Writer) error {
-	if !c.found {
-		w.Null()
-		return nil
-	}
-	f := throttleFields(&c.info)
-	f.write(w)
-	return nil
 }
 
 func throttleFields(t *engine.ThrottleInfo) *fields {
@@ -193,23 +143,12 @@ func throttleList() Spec {
 		},
 		Room:   pageOf[engine.ThrottleInfo](1, 0),
 		Memory: "700 bytes for each of COUNT",
-		Parse:  func(_ *Session, in *input) (call, error) { return &throttleListCall{page: parsePage(in)}, nil },
+		Parse: func(_ *Session, in *input) (call, error) {
+			p := parsePage(in)
+			return answerPage(func(tx *engine.Tx) (uint64, []engine.ThrottleInfo, error) {
+				next, list := tx.Throttles(p.cursor, p.count, p.match)
+				return next, list, nil
+			}, throttleFields), nil
+		},
 	}
-}
-
-type throttleListCall struct {
-	page
-	list []engine.ThrottleInfo
-}
-
-// Apply implements engine.Call.
-func (c *throttleListCall) Apply(tx *engine.Tx) error {
-	c.next, c.list = tx.Throttles(c.cursor, c.count, c.match)
-	return nil
-}
-
-// Render writes the next cursor and the throttles.
-func (c *throttleListCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return throttleFields(&c.list[i]) })
-	return nil
 }

@@ -34,11 +34,11 @@ func topicBind() Spec {
 			{"FILA.TOPIC BIND order.placed billing HEADER country d?", "(integer) 0"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			c := &topicBindCall{topic: in.Text("topic"), binding: engine.Binding{Queue: in.Text("queue")}}
+			topic, binding := in.Text("topic"), engine.Binding{Queue: in.Text("queue")}
 			in.Each("header", func(words [][]byte) {
-				c.binding.Conditions = append(c.binding.Conditions, engine.Condition{Header: string(words[0]), Pattern: string(words[1])})
+				binding.Conditions = append(binding.Conditions, engine.Condition{Header: string(words[0]), Pattern: string(words[1])})
 			})
-			return c, nil
+			return answerBool(func(tx *engine.Tx) (bool, error) { return tx.Bind(topic, binding) }), nil
 		},
 	}
 }
@@ -48,18 +48,6 @@ func headerPatterns() Arg {
 	return Arg{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
 		{Name: "name", Type: String}, {Name: "pattern", Type: Pattern},
 	}}
-}
-
-type topicBindCall struct {
-	removed
-	topic   string
-	binding engine.Binding
-}
-
-// Apply implements engine.Call.
-func (c *topicBindCall) Apply(tx *engine.Tx) (err error) {
-	c.removed.found, err = tx.Bind(c.topic, c.binding)
-	return err
 }
 
 func topicUnbind() Spec {
@@ -75,20 +63,10 @@ func topicUnbind() Spec {
 			{"FILA.TOPIC UNBIND order.placed billing", "(integer) 0"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &topicUnbindCall{topic: in.Text("topic"), queue: in.Text("queue")}, nil
+			topic, queue := in.Text("topic"), in.Text("queue")
+			return answerBool(func(tx *engine.Tx) (bool, error) { return tx.Unbind(topic, queue) }), nil
 		},
 	}
-}
-
-type topicUnbindCall struct {
-	removed
-	topic, queue string
-}
-
-// Apply implements engine.Call.
-func (c *topicUnbindCall) Apply(tx *engine.Tx) (err error) {
-	c.removed.found, err = tx.Unbind(c.topic, c.queue)
-	return err
 }
 
 func topicInfo() Spec {
@@ -108,7 +86,11 @@ func topicInfo() Spec {
 		Room:   topicRoom,
 		Memory: "4 KiB, and 128 bytes for each binding; their patterns are shared",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &topicInfoCall{user: in.User, name: in.Text("topic")}, nil
+			user, name := in.User, in.Text("topic")
+			return answerMapOrNil(func(tx *engine.Tx) (engine.TopicInfo, bool) { return tx.Topic(name) }, func(i *engine.TopicInfo) *fields {
+				i.Bindings = slices.DeleteFunc(slices.Clone(i.Bindings), func(b engine.Binding) bool { return !user.May(acl.Look, b.Queue) })
+				return topicFields(i, true)
+			}), nil
 		},
 	}
 }
@@ -117,30 +99,6 @@ func topicInfo() Spec {
 func topicRoom(s *Session, in *input) int {
 	const binding = 128
 	return smallRoom + binding*s.engine().Snapshot().Bindings(in.Text("topic"))
-}
-
-type topicInfoCall struct {
-	user  *acl.User // of the caller
-	name  string
-	info  engine.TopicInfo
-	found bool
-}
-
-// Apply implements engine.Call.
-func (c *topicInfoCall) Apply(tx *engine.Tx) error {
-	c.info, c.found = tx.Topic(c.name)
-	return nil
-}
-
-// Render writes a map or nil.
-func (c *topicInfoCall) Render(_ *Handler, w *resp.Writer) error {
-	if !c.found {
-		w.Null()
-		return nil
-	}
-	c.info.Bindings = slices.DeleteFunc(slices.Clone(c.info.Bindings), func(b engine.Binding) bool { return !c.user.May(acl.Look, b.Queue) })
-	topicFields(&c.info, true).write(w)
-	return nil
 }
 
 // topicFields are the fields of a topic, with its bindings or their number.
@@ -184,36 +142,15 @@ func topicList() Spec {
 		Room:   pageOf[engine.TopicInfo](1, tinyRoom),
 		Memory: "600 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &topicListCall{page: parsePage(in), user: in.User, queue: in.Text("queue")}, in.Filled("queue", "QUEUE", "without it all topics are listed")
+			p, user, queue := parsePage(in), in.User, in.Text("queue")
+			return answerPage(func(tx *engine.Tx) (uint64, []engine.TopicInfo, error) {
+				next, list := tx.Topics(p.cursor, p.count, func(name string) bool {
+					return p.match(name) && (queue == "" || tx.Bound(name, queue))
+				})
+				return next, slices.DeleteFunc(list, func(i engine.TopicInfo) bool { return !user.May(acl.Look, i.Name) }), nil
+			}, func(i *engine.TopicInfo) *fields { return topicFields(i, false) }), in.Filled("queue", "QUEUE", "without it all topics are listed")
 		},
 	}
-}
-
-type topicListCall struct {
-	page
-	user  *acl.User // of the caller
-	queue string    // only topics that it is bound to; "": all
-	list  []engine.TopicInfo
-}
-
-// Apply implements engine.Call.
-func (c *topicListCall) Apply(tx *engine.Tx) error {
-	var list []engine.TopicInfo
-	c.next, list = tx.Topics(c.cursor, c.count, func(name string) bool {
-		return c.match(name) && (c.queue == "" || tx.Bound(name, c.queue))
-	})
-	for i := range list {
-		if c.user.May(acl.Look, list[i].Name) {
-			c.list = append(c.list, list[i])
-		}
-	}
-	return nil
-}
-
-// Render writes the next cursor and the topics.
-func (c *topicListCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.list), func(i int) *fields { return topicFields(&c.list[i], false) })
-	return nil
 }
 
 func publishMessage() Spec {
