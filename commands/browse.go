@@ -335,43 +335,24 @@ func timeToLive(name, since string) Spec {
 }
 
 func object() Spec {
-	one := func(name, since, returns, summary, example string, render func(w *resp.Writer) error) Spec {
-		return Spec{
-			Name: name, Group: "generic", Since: since, Complexity: "O(1)", Returns: returns, Summary: summary,
-			Flags: []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
+	return Spec{
+		Name: "OBJECT", Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.",
+		Summary: "A container for object introspection commands.",
+		Subcommands: []Spec{{
+			Name: "ENCODING", Group: "generic", Since: "2.2.3", Complexity: "O(1)", Returns: "string or nil",
+			Summary: "Returns the encoding of a queue, of which there is one.",
+			Flags:   []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
 			Args:     []Arg{{Name: "key", Type: Key}},
-			Examples: []Example{{"OBJECT " + name + " orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT " + name + " orders", example}},
+			Examples: []Example{{"OBJECT ENCODING orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT ENCODING orders", `"` + queueType + `"`}},
 			Parse: probe(func(w *resp.Writer, found int) error {
 				if found == 0 {
 					w.Null()
 					return nil
 				}
-				return render(w)
-			}),
-		}
-	}
-	number := func(n int64) func(*resp.Writer) error {
-		return func(w *resp.Writer) error {
-			w.Int(n)
-			return nil
-		}
-	}
-	const noFrequency = "An LFU maxmemory policy is not selected, access frequency not tracked. " +
-		"Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust."
-	return Spec{
-		Name: "OBJECT", Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.",
-		Summary: "A container for object introspection commands.",
-		Subcommands: []Spec{
-			one("ENCODING", "2.2.3", "string or nil", "Returns the encoding of a queue, of which there is one.", `"`+queueType+`"`, func(w *resp.Writer) error {
 				w.BulkString(queueType)
 				return nil
 			}),
-			one("FREQ", "4.0.0", "nil", "Refused: nothing is evicted, so the uses of a queue are not counted.", "(error) ERR "+noFrequency,
-				func(*resp.Writer) error { return command.Refuse("ERR", noFrequency) }),
-			help("OBJECT"),
-			one("IDLETIME", "2.2.3", "integer or nil", "Returns 0: nothing is evicted, so the last use of a queue is not kept.", "(integer) 0", number(0)),
-			one("REFCOUNT", "2.2.3", "integer or nil", "Returns 1 for a queue.", "(integer) 1", number(1)),
-		},
+		}, help("OBJECT")},
 	}
 }
 

@@ -11,10 +11,10 @@ func client() Spec {
 		Name: "CLIENT", Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for client connection commands.",
 		Subcommands: []Spec{
-			clientCaching(), clientCapa(), clientGetName(), clientGetRedir(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
+			clientCaching(), clientCapa(), clientGetName(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
 			clientSwitch("NO-EVICT", "7.0.0", "Accepted: Fila never closes a connection for lack of memory.", "admin"),
 			clientSwitch("NO-TOUCH", "7.2.0", "Accepted: reading changes nothing in Fila."),
-			clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientTrackingInfo(), clientUnblock(),
+			clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientUnblock(),
 		},
 	}
 }

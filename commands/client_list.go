@@ -1,8 +1,6 @@
 package commands
 
 import (
-	"bytes"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,16 +139,10 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 	b.WriteByte('\n')
 }
 
-// tracking is the state set by CLIENT TRACKING; nil if it is off. It has no effect: no reply is
-// cacheable, so no invalidations are sent. Some clients depend on the OK, and on the checks and
-// output of Redis.
-type tracking struct {
-	flags    []string // as CLIENT TRACKINGINFO shows them
-	redirect int64    // 0: to the connection itself
-	prefixes [][]byte
-}
-
-func (t *tracking) has(flag string) bool { return t != nil && slices.Contains(t.flags, flag) }
+// tracking is the mode set by CLIENT TRACKING; nil if it is off. It has no effect: no reply is
+// cacheable, so no invalidations are sent. Some clients depend on the OK, and on Redis' refusals of
+// modes that do not go together.
+type tracking struct{ bcast, optin, optout bool }
 
 func clientTracking() Spec {
 	return Spec{
@@ -170,14 +162,16 @@ func clientTracking() Spec {
 		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			var t *tracking
+			redirect := int64(-1)
 			if !in.Has("off") {
-				var err error
-				if t, err = s.readTracking(in); err != nil {
+				redirect = in.Integer("redirect", 0)
+				t = &tracking{bcast: in.Has("bcast"), optin: in.Has("optin"), optout: in.Has("optout")}
+				if err := s.checkTracking(in, t); err != nil {
 					return err
 				}
 			}
 			s.tracking = t
-			s.updateIdentity(func(i *identity) { i.redirect, i.bcast = t.target(), t.has("bcast") })
+			s.updateIdentity(func(i *identity) { i.redirect, i.bcast = redirect, t != nil && t.bcast })
 			w.OK()
 			return nil
 		},
@@ -196,68 +190,28 @@ func (i *identity) trackingFlags() string {
 	}
 }
 
-// readTracking parses the options and refuses the combinations that Redis refuses.
-func (s *Session) readTracking(in *input) (*tracking, error) {
-	t, old := &tracking{flags: []string{"on"}, redirect: in.Integer("redirect", 0)}, s.tracking
-	for _, f := range []string{"bcast", "optin", "optout", "noloop"} {
-		if in.Has(f) {
-			t.flags = append(t.flags, f)
-		}
-	}
-	in.Each("prefix", func(words [][]byte) { t.prefixes = append(t.prefixes, bytes.Clone(words[0])) })
+// checkTracking refuses the combinations of options that Redis refuses, and changes of the mode.
+func (s *Session) checkTracking(in *input, t *tracking) error {
+	old := s.tracking
 	switch {
-	case in.Has("redirect") && !s.handler.connected(t.redirect):
-		return nil, command.Refuse("ERR", "The client ID you want redirect to does not exist")
-	case len(t.prefixes) > 0 && !t.has("bcast"):
-		return nil, command.Refuse("ERR", "PREFIX option requires BCAST mode to be enabled")
-	case old != nil && old.has("bcast") != t.has("bcast"):
-		return nil, errSwitch("BCAST mode on/off")
-	case t.has("bcast") && (t.has("optin") || t.has("optout")):
-		return nil, command.Refuse("ERR", "OPTIN and OPTOUT are not compatible with BCAST")
-	case t.has("optin") && t.has("optout"):
-		return nil, command.Refuse("ERR", "You can't specify both OPTIN mode and OPTOUT mode")
-	case t.has("optin") && old.has("optout") || t.has("optout") && old.has("optin"):
-		return nil, errSwitch("OPTIN/OPTOUT mode")
+	case in.Has("redirect") && !s.handler.connected(in.Integer("redirect", 0)):
+		return command.Refuse("ERR", "The client ID you want redirect to does not exist")
+	case in.Has("prefix") && !t.bcast:
+		return command.Refuse("ERR", "PREFIX option requires BCAST mode to be enabled")
+	case old != nil && old.bcast != t.bcast:
+		return errSwitch("BCAST mode on/off")
+	case t.bcast && (t.optin || t.optout):
+		return command.Refuse("ERR", "OPTIN and OPTOUT are not compatible with BCAST")
+	case t.optin && t.optout:
+		return command.Refuse("ERR", "You can't specify both OPTIN mode and OPTOUT mode")
+	case old != nil && (t.optin && old.optout || t.optout && old.optin):
+		return errSwitch("OPTIN/OPTOUT mode")
 	}
-	var before [][]byte
-	if old != nil {
-		before = old.prefixes
-	}
-	err := t.addPrefixes(before)
-	return t, err
+	return nil
 }
 
 func errSwitch(what string) error {
 	return command.Refuse("ERR", "You can't switch "+what+" before disabling tracking for this client, and then re-enabling it with a different mode.")
-}
-
-// trackingPrefixesMax bounds the prefixes of a connection.
-const trackingPrefixesMax = 128
-
-// addPrefixes adds the prefixes of before and refuses overlapping ones.
-func (t *tracking) addPrefixes(before [][]byte) error {
-	if len(t.prefixes)+len(before) > trackingPrefixesMax {
-		return command.Refuse("ERR", "too many prefixes: nothing here may be cached, so there is no need for them")
-	}
-	given := len(t.prefixes)
-	for i, a := range t.prefixes {
-		for j, b := range slices.Concat(before, t.prefixes[i+1:]) {
-			if !bytes.HasPrefix(a, b) && !bytes.HasPrefix(b, a) {
-				continue
-			}
-			which := "another provided"
-			if j < len(before) {
-				which = "an existing"
-			}
-			return command.Refuse("ERR", "Prefix '"+command.Clip(a)+"' overlaps with "+which+" prefix '"+command.Clip(b)+"'. Prefixes for a single client must not overlap.")
-		}
-	}
-	t.prefixes = append(t.prefixes, before...)
-	if t.has("bcast") && given == 0 && !slices.ContainsFunc(before, func(b []byte) bool { return len(b) == 0 }) {
-		t.prefixes = append(t.prefixes, []byte{}) // that of every key, as in Redis
-	}
-	slices.SortFunc(t.prefixes, bytes.Compare)
-	return nil
 }
 
 // connected reports whether a connection with this id exists.
@@ -271,7 +225,6 @@ func clientCaching() Spec {
 	return Spec{
 		Name: "CACHING", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Returns: "status",
 		Summary: "Accepted without effect: no reply is cacheable.",
-		Differs: "CLIENT TRACKINGINFO shows it until CLIENT TRACKING is called again.",
 		Flags:   connectionFlags(),
 		Args: []Arg{{Name: "mode", Type: OneOf, Args: []Arg{
 			{Name: "yes", Type: PureToken, Token: "YES"}, {Name: "no", Type: PureToken, Token: "NO"},
@@ -281,68 +234,16 @@ func clientCaching() Spec {
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			t, yes, no := s.tracking, command.IsToken(in.Args[0], "YES"), command.IsToken(in.Args[0], "NO")
 			switch {
-			case !t.has("optin") && !t.has("optout") && !t.has("bcast"):
+			case t == nil || *t == tracking{}:
 				return command.Refuse("ERR", "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")
-			case yes && !t.has("optin"):
+			case yes && !t.optin:
 				return command.Refuse("ERR", "CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
-			case no && !t.has("optout"):
+			case no && !t.optout:
 				return command.Refuse("ERR", "CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
 			case !yes && !no:
 				return command.Refuse("ERR", "syntax error")
-			case yes && !t.has("caching-yes"):
-				t.flags = slices.Insert(t.flags, 2, "caching-yes") // after on and optin
-			case no && !t.has("caching-no"):
-				t.flags = slices.Insert(t.flags, 2, "caching-no")
 			}
 			w.OK()
-			return nil
-		},
-	}
-}
-
-func clientGetRedir() Spec {
-	return Spec{
-		Name: "GETREDIR", Group: "connection", Since: "6.0.0", Complexity: "O(1)", Returns: "integer",
-		Summary: "Returns the id of the connection that invalidations are redirected to, 0 for this one, -1 while tracking is off.",
-		Flags:   connectionFlags(), Examples: []Example{{"CLIENT GETREDIR", "(integer) -1"}},
-		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Int(s.tracking.target())
-			return nil
-		},
-	}
-}
-
-func (t *tracking) target() int64 {
-	if t == nil {
-		return -1
-	}
-	return t.redirect
-}
-
-func clientTrackingInfo() Spec {
-	return Spec{
-		Name: "TRACKINGINFO", Group: "connection", Since: "6.2.0", Complexity: "O(1)", Returns: "map",
-		Summary:  "Returns what CLIENT TRACKING has set.",
-		Flags:    connectionFlags(),
-		Examples: []Example{{"CLIENT TRACKINGINFO", "1) \"flags\"\n2) 1) \"off\"\n3) \"redirect\"\n4) (integer) -1\n5) \"prefixes\"\n6) (empty array)"}},
-		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			t := s.tracking
-			if t == nil {
-				t = &tracking{flags: []string{"off"}, redirect: -1}
-			}
-			w.Map(3)
-			w.BulkString("flags")
-			w.Set(len(t.flags))
-			for _, f := range t.flags {
-				w.BulkString(f)
-			}
-			w.BulkString("redirect")
-			w.Int(t.redirect)
-			w.BulkString("prefixes")
-			w.Array(len(t.prefixes))
-			for _, p := range t.prefixes {
-				w.Bulk(p)
-			}
 			return nil
 		},
 	}

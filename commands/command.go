@@ -18,7 +18,7 @@ func commandTable() Spec {
 		Flags:       []string{"loading", "stale"},
 		ACL:         []string{"connection"},
 		Tips:        []string{"nondeterministic_output_order"},
-		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), commandGetKeysAndFlags(), help("COMMAND"), commandInfo(), commandList()},
+		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), help("COMMAND"), commandInfo(), commandList()},
 		Examples:    []Example{{"COMMAND", "..."}},
 		Room:        tableRoom("", (*entry).InfoBytes),
 		Memory:      "the description of each command named, or of all",
@@ -143,37 +143,15 @@ func commandGetKeys() Spec {
 			}
 			w.Array(len(keys))
 			for _, k := range keys {
-				w.Bulk(k.Name)
+				w.Bulk(k)
 			}
 			return nil
 		},
 	}
 }
 
-func commandGetKeysAndFlags() Spec {
-	s := commandGetKeys()
-	s.Name, s.Since, s.Returns = "GETKEYSANDFLAGS", "7.0.0", "array of array (string, set of status)"
-	s.Summary = "Returns the queues that a command names, each with what the command does to it."
-	s.Reply = "An array of pairs: name, array of flags as in COMMAND INFO."
-	s.Examples = []Example{{"COMMAND GETKEYSANDFLAGS FILA.STATS orders", "1) 1) \"orders\"\n   2) 1) RO"}}
-	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		keys, err := s.keysOf(in)
-		if err != nil {
-			return err
-		}
-		w.Array(len(keys))
-		for _, k := range keys {
-			w.Array(2)
-			w.Bulk(k.Name)
-			command.WriteStatusSet(w, "", k.Flags)
-		}
-		return nil
-	}
-	return s
-}
-
 // keysOf returns the queues named in the command line that in holds.
-func (s *Session) keysOf(in *input) ([]command.NamedKey, error) {
+func (s *Session) keysOf(in *input) ([][]byte, error) {
 	c, rest, err := s.table().Lookup(in.Args)
 	if err != nil {
 		return nil, command.Refuse("ERR", "Invalid command specified")

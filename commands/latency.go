@@ -2,7 +2,6 @@ package commands
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,7 +15,7 @@ func latency() Spec {
 	return Spec{
 		Name: "LATENCY", Group: "server", Since: "2.8.13", Complexity: "Depends on subcommand.",
 		Summary:     "A container for latency diagnostics commands.",
-		Subcommands: []Spec{latencyDoctor(), latencyGraph(), help("LATENCY"), latencyHistogram(), latencyHistory(), latencyLatest(), latencyReset()},
+		Subcommands: []Spec{latencyDoctor(), help("LATENCY"), latencyHistogram(), latencyHistory(), latencyLatest(), latencyReset()},
 	}
 }
 
@@ -70,36 +69,6 @@ func latencyReport(l *telemetry.Latency) string {
 
 func latencyEventArg(optional bool) Arg {
 	return Arg{Name: "event", Type: String, Optional: optional, Multiple: optional}
-}
-
-func latencyGraph() Spec {
-	s := latencySpec("GRAPH", "O(1)", "text", "Draws the history of an event.", latencyEventArg(false))
-	s.Differs = "The events are turn, commit and command, and in a cluster confirm and apply; the drawing is Fila's own."
-	s.Examples = []Example{{"LATENCY GRAPH commit", "(error) ERR No samples available for event 'commit'"}}
-	s.Local = func(s *Session, in *input, w *resp.Writer) error {
-		samples, _ := s.handler.latency.History(string(in.Bytes("event")))
-		if len(samples) == 0 {
-			return command.Refuse("ERR", "No samples available for event '"+command.Clip(in.Bytes("event"))+"'")
-		}
-		w.Verbatim(drawLatency(string(in.Bytes("event")), samples, s.handler.cfg.Now()))
-		return nil
-	}
-	return s
-}
-
-// drawLatency draws the newest samples as bars, one per line.
-func drawLatency(event string, samples []telemetry.Sample, now time.Time) string {
-	const lines, width = 20, 50
-	samples = samples[max(len(samples)-lines, 0):]
-	longest := slices.MaxFunc(samples, func(a, b telemetry.Sample) int { return int(a.Took - b.Took) }).Took
-	var b strings.Builder
-	b.WriteString(event + ", the newest last:")
-	for _, s := range samples {
-		bar := max(int(s.Took*width/max(longest, 1)), 1)
-		fmt.Fprintf(&b, "\n%8s ago %8d ms %s", now.Sub(time.Unix(s.At, 0)).Truncate(time.Second), s.Took.Milliseconds(), strings.Repeat("#", bar))
-	}
-	b.WriteByte('\n')
-	return b.String()
 }
 
 func latencyHistogram() Spec {

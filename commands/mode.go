@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -177,7 +176,7 @@ func (s *Session) slot(c *entry) int {
 	if len(keys) == 0 {
 		return -1
 	}
-	return topology.Slot(keys[0].Name)
+	return topology.Slot(keys[0])
 }
 
 // redirect returns the error that sends a client of Redis Cluster to another node for the current command;
@@ -273,7 +272,6 @@ func cluster() Spec {
 		Name: "CLUSTER", Group: clusterGroup, Since: "3.0.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for commands about the nodes, for clients of Redis Cluster.",
 		Subcommands: []Spec{
-			countKeysInSlot(),
 			help("CLUSTER"),
 			about(Spec{Name: "INFO", Since: "3.0.0", Returns: "text", Summary: "Returns the state of the cluster: fail while no node leads."}, nil, text((*topology.View).InfoText)),
 			about(Spec{
@@ -299,34 +297,6 @@ func cluster() Spec {
 				v.WriteSlots(w)
 				return nil
 			}),
-		},
-	}
-}
-
-func countKeysInSlot() Spec {
-	return Spec{
-		Name: "COUNTKEYSINSLOT", Group: clusterGroup, Since: "3.0.0", Complexity: "O(N) where N is the number of queues; in the loop only after a queue was created or deleted",
-		Returns:  "integer",
-		Summary:  "Returns the number of queues whose names have the slot.",
-		Differs:  "An error but on `cluster.client_addr`, the port for clients of Redis Cluster.",
-		Flags:    []string{"readonly"},
-		Args:     []Arg{{Name: "slot", Type: Integer, Min: math.MinInt64}},
-		Examples: []Example{{"CLUSTER COUNTKEYSINSLOT 1", "(error) ERR This instance has cluster support disabled"}},
-		Parse: func(_ *Session, in *input) (call, error) {
-			slot := in.Integer("slot", 0)
-			if slot < 0 || slot >= topology.Slots {
-				return nil, command.Refuse("ERR", "Invalid slot")
-			}
-			return &answered[[]string]{take: (*engine.Tx).Queues, write: func(w *resp.Writer, names []string) {
-				// They are counted here and not in the turn, which would delay other clients.
-				n := int64(0)
-				for _, name := range names {
-					if int64(topology.Slot([]byte(name))) == slot {
-						n++
-					}
-				}
-				w.Int(n)
-			}}, nil
 		},
 	}
 }

@@ -79,7 +79,7 @@ func (s *Session) audit(c *entry, u *acl.User) {
 	e := s.handler.cfg.Log.Info().Str("command", c.Display).Str("user", u.Name()).
 		Str("addr", s.conn.RemoteAddr().String()).Uint64("conn", s.conn.ID())
 	if keys := s.in.Keys(); len(keys) > 0 {
-		e = e.Str("queue", command.Clip(keys[0].Name))
+		e = e.Str("queue", command.Clip(keys[0]))
 	}
 	e.Msg("audit")
 }

@@ -166,16 +166,9 @@ func (in *Input) Millis(name string, otherwise time.Duration) time.Duration {
 	return otherwise
 }
 
-// NamedKey is a queue in a command line, with the flags of COMMAND INFO for what the command does to
-// it.
-type NamedKey struct {
-	Name  []byte
-	Flags []string
-}
-
 // Keys returns the queues named in the command line.
-func (in *Input) Keys() []NamedKey {
-	var keys []NamedKey
+func (in *Input) Keys() [][]byte {
+	var keys [][]byte
 	for _, elements := range [][]element{in.Cmd.positional, in.Cmd.options} {
 		for i := range elements {
 			e := &elements[i]
@@ -183,9 +176,7 @@ func (in *Input) Keys() []NamedKey {
 			if e.arg.Type != Key || !v.set {
 				continue
 			}
-			for _, name := range in.Args[v.first : v.first+v.count] {
-				keys = append(keys, NamedKey{name, in.Cmd.keyFlags(e.arg)})
-			}
+			keys = append(keys, in.Args[v.first:v.first+v.count]...)
 		}
 	}
 	return keys

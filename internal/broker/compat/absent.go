@@ -20,7 +20,7 @@ func absentForNow() []Absence {
 			"cluster|addslots", "cluster|addslotsrange", "cluster|bumpepoch", "cluster|delslots", "cluster|delslotsrange", "cluster|failover", "cluster|flushslots",
 			"cluster|forget", "cluster|meet", "cluster|replicate", "cluster|reset", "cluster|saveconfig", "cluster|set-config-epoch", "cluster|setslot",
 		}, false, "The leader has all slots, and the configuration says which nodes there are."},
-		{[]string{"cluster|count-failure-reports", "cluster|getkeysinslot", "cluster|links", "cluster|replicas", "cluster|slaves"}, false, "CLUSTER NODES describes all nodes; KEYS lists the queues."},
+		{[]string{"cluster|count-failure-reports", "cluster|countkeysinslot", "cluster|getkeysinslot", "cluster|links", "cluster|replicas", "cluster|slaves"}, false, "CLUSTER NODES describes all nodes; KEYS lists the queues."},
 	}
 }
 
@@ -71,6 +71,11 @@ func absentForGood() []Absence {
 		{[]string{"save", "bgrewriteaof"}, false, "Every acknowledged write is stored already, and the store compacts itself."},
 		{[]string{"client|pause", "client|unpause"}, false, "FILA.QUEUE PAUSE pauses a single queue: enqueues, deliveries or both."},
 		{[]string{"module|load", "module|loadex", "module|unload"}, false, "There are no modules."},
+		{[]string{"client|getredir", "client|trackinginfo"}, false, "CLIENT TRACKING has no effect: no reply is cacheable."},
+		{[]string{"command|getkeysandflags"}, false, "COMMAND GETKEYS names the queues, COMMAND INFO says what a command does to them."},
+		{[]string{"latency|graph"}, false, "LATENCY HISTORY has its figures, and the dashboard draws them."},
+		{[]string{"memory|doctor", "memory|malloc-stats", "memory|purge", "memory|stats"}, false, "INFO memory and FILA.STATS say what takes memory, and the broker gives back what it does not use."},
+		{[]string{"object|freq", "object|idletime", "object|refcount"}, false, "Nothing is evicted, so the uses of a queue are not kept."},
 		{[]string{"debug", "lolwut"}, false, "Not useful in a broker."},
 	}
 }
