@@ -92,13 +92,13 @@ func whoAmI() Spec {
 		Memory:   "the names of all commands and the rules of the user",
 		Room: func(s *Session, in *input) int {
 			n := tableRoom("", nameBytes)(s, in)
-			if u := s.account.Load().User(); u != nil {
+			if u := s.login.account.Load().User(); u != nil {
 				n += len(u.Queues()) + len(u.Channels())
 			}
 			return n
 		},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			u := s.account.Load().User()
+			u := s.login.account.Load().User()
 			if u == nil {
 				return command.Refuse("NOAUTH", "the user of this connection was deleted")
 			}

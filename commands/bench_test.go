@@ -164,7 +164,7 @@ func leaseOf16(t testing.TB, s *server) leased {
 	}
 	c := leased{&leaseCall{
 		session: s.connect("").session,
-		account: s.connect("").session.account.Load(),
+		account: s.connect("").session.login.account.Load(),
 		req:     engine.LeaseRequest{Queues: []string{"orders"}, Count: 16, Block: -1},
 	}}
 	s.Submit([]*engine.Task{{Call: c}})

@@ -1,9 +1,38 @@
 package commands
 
 import (
+	"sync/atomic"
+
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
+)
+
+// preferences are what the client has chosen for its connection, with CLIENT, HELLO and the like.
+type preferences struct {
+	proto    int
+	mute     muteMode
+	unmuted  bool // the command being handled is CLIENT REPLY ON
+	tracking *tracking
+	identity atomic.Pointer[identity]
+}
+
+// identity is what a client has declared about itself. It is immutable and replaced as a whole.
+type identity struct {
+	name, libName, libVersion string
+	proto                     int
+	redirect                  int64 // of CLIENT TRACKING; -1 if it is off
+	bcast                     bool
+}
+
+// muteMode is the mode set by CLIENT REPLY.
+type muteMode uint8
+
+const (
+	muteNone muteMode = iota
+	muteAll           // OFF
+	muteNext          // CLIENT REPLY SKIP itself
+	muteThis          // the command after SKIP
 )
 
 func client() Spec {
@@ -69,7 +98,7 @@ func clientGetName() Spec {
 		Summary: "Returns the name of the connection.",
 		Flags:   connectionFlags(), Examples: []Example{{"CLIENT GETNAME", "(nil)"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			writeName(w, s.identity.Load().name)
+			writeName(w, s.prefs.identity.Load().name)
 			return nil
 		},
 	}
@@ -138,9 +167,9 @@ func errClientName() error {
 
 // updateIdentity replaces what the client has declared about itself.
 func (s *Session) updateIdentity(change func(*identity)) {
-	changed := *s.identity.Load()
+	changed := *s.prefs.identity.Load()
 	change(&changed)
-	s.identity.Store(&changed)
+	s.prefs.identity.Store(&changed)
 }
 
 func clientReply() Spec {
@@ -156,11 +185,11 @@ func clientReply() Spec {
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			switch {
 			case in.Has("on"):
-				s.mute, s.unmuted = muteNone, true
+				s.prefs.mute, s.prefs.unmuted = muteNone, true
 			case in.Has("off"):
-				s.mute = muteAll
-			case s.mute == muteNone:
-				s.mute = muteNext
+				s.prefs.mute = muteAll
+			case s.prefs.mute == muteNone:
+				s.prefs.mute = muteNext
 			}
 			w.OK()
 			return nil

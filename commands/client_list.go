@@ -103,14 +103,14 @@ func (s *Session) isOf(clientType string) bool {
 
 // describe writes the line of a connection. It may be called from other sessions.
 func (s *Session) describe(b *strings.Builder, now time.Time) {
-	id, cmd := s.identity.Load(), "NULL"
+	id, cmd := s.prefs.identity.Load(), "NULL"
 	subs := s.subscriptionCounts()
 	_, flags := subs.clientType()
 	state := id.trackingFlags()
-	if remote := s.remote.Load(); s.client.Waits() || remote != nil && remote.Waits() {
+	if remote := s.nodes.remote.Load(); s.client.Waits() || remote != nil && remote.Waits() {
 		state = "b" + state
 	}
-	if s.queued.Load() >= 0 {
+	if s.tx.queued.Load() >= 0 {
 		state = "x" + state
 	}
 	if state != "" {
@@ -124,7 +124,7 @@ func (s *Session) describe(b *strings.Builder, now time.Time) {
 		{"id", strconv.FormatUint(s.conn.ID(), 10)},
 		{"addr", s.conn.RemoteAddr().String()}, {"laddr", s.conn.LocalAddr().String()},
 		{"name", id.name}, {"age", seconds(s.conn.CreatedAt())}, {"idle", seconds(s.conn.LastActive())},
-		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(subs.channels)}, {"psub", strconv.Itoa(subs.patterns)}, {"multi", strconv.Itoa(int(s.queued.Load()))},
+		{"flags", flags}, {"db", "0"}, {"sub", strconv.Itoa(subs.channels)}, {"psub", strconv.Itoa(subs.patterns)}, {"multi", strconv.Itoa(int(s.tx.queued.Load()))},
 		{"oll", strconv.Itoa(s.conn.Pending())}, {"omem", strconv.FormatInt(s.conn.QueuedBytes(), 10)},
 		{"cmd", cmd}, {"user", s.userName()}, {"redir", strconv.FormatInt(id.redirect, 10)}, {"resp", strconv.Itoa(id.proto)},
 		{"lib-name", id.libName}, {"lib-ver", id.libVersion},
@@ -170,7 +170,7 @@ func clientTracking() Spec {
 					return err
 				}
 			}
-			s.tracking = t
+			s.prefs.tracking = t
 			s.updateIdentity(func(i *identity) { i.redirect, i.bcast = redirect, t != nil && t.bcast })
 			w.OK()
 			return nil
@@ -192,7 +192,7 @@ func (i *identity) trackingFlags() string {
 
 // checkTracking refuses the combinations of options that Redis refuses, and changes of the mode.
 func (s *Session) checkTracking(in *input, t *tracking) error {
-	old := s.tracking
+	old := s.prefs.tracking
 	switch {
 	case in.Has("redirect") && !s.handler.connected(in.Integer("redirect", 0)):
 		return command.Refuse("ERR", "The client ID you want redirect to does not exist")
@@ -232,7 +232,7 @@ func clientCaching() Spec {
 		Examples: []Example{{"CLIENT TRACKING ON OPTIN", "OK"}, {"CLIENT CACHING YES", "OK"}},
 		Loose:    true, // the mode is checked before the word
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			t, yes, no := s.tracking, command.IsToken(in.Args[0], "YES"), command.IsToken(in.Args[0], "NO")
+			t, yes, no := s.prefs.tracking, command.IsToken(in.Args[0], "YES"), command.IsToken(in.Args[0], "NO")
 			switch {
 			case t == nil || *t == tracking{}:
 				return command.Refuse("ERR", "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled")

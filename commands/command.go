@@ -23,7 +23,7 @@ func commandTable() Spec {
 		Room:        tableRoom("", (*entry).InfoBytes),
 		Memory:      "the description of each command named, or of all",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			w.Raw(s.table().Infos(s.proto))
+			w.Raw(s.table().Infos(s.prefs.proto))
 			return nil
 		},
 	}
@@ -180,7 +180,7 @@ func commandDocs() Spec {
 		Memory:   "the description of each command named, or of all",
 		Local: func(s *Session, in *input, w *resp.Writer) error {
 			if !in.Has("command-name") {
-				w.Raw(s.table().Docs(s.proto))
+				w.Raw(s.table().Docs(s.prefs.proto))
 				return nil
 			}
 			var found []*entry

@@ -39,7 +39,7 @@ func hello() Spec {
 
 // runHello checks all arguments before it changes anything, so a refused HELLO has no effect.
 func runHello(s *Session, in *input, w *resp.Writer) error {
-	proto := int(in.Integer("protover", int64(s.proto)))
+	proto := int(in.Integer("protover", int64(s.prefs.proto)))
 	if proto != 2 && proto != 3 {
 		return command.Refuse("NOPROTO", "unsupported protocol version")
 	}
@@ -51,7 +51,7 @@ func runHello(s *Session, in *input, w *resp.Writer) error {
 			return err
 		}
 	}
-	if !s.authed {
+	if !s.login.authed {
 		return command.Refuse("NOAUTH", "HELLO must be called with the client already authenticated, otherwise the HELLO AUTH "+
 			"<user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	}
@@ -115,7 +115,7 @@ func (s *Session) authenticate(user, password []byte) error {
 	if a == nil {
 		s.deny(acl.DeniedAuth, "AUTH", command.Clip(user))
 		s.handler.failures.note(s)
-		if s.authFailures++; s.authFailures >= authFailuresMax {
+		if s.login.failures++; s.login.failures >= authFailuresMax {
 			s.closing = true
 		}
 		return command.Refuse("WRONGPASS", "invalid username-password pair or user is disabled.")
@@ -126,7 +126,7 @@ func (s *Session) authenticate(user, password []byte) error {
 
 // become makes the user of the account the user of the session.
 func (s *Session) become(a *acl.Account) {
-	s.account.Store(a)
+	s.login.account.Store(a)
 	s.setAuthed(true)
 }
 
@@ -145,18 +145,18 @@ func (s *Session) arrive() {
 			return
 		}
 	}
-	s.account.Store(s.handler.defaultAccount)
+	s.login.account.Store(s.handler.defaultAccount)
 	s.setAuthed(local == "" && s.handler.OpenToAll())
 }
 
 func (s *Session) setAuthed(ok bool) {
-	s.authed = ok
+	s.login.authed = ok
 	s.conn.SetAuthenticated(ok)
 }
 
 // userName returns the name of the session's user. It may be called from other sessions.
 func (s *Session) userName() string {
-	if u := s.account.Load().User(); u != nil {
+	if u := s.login.account.Load().User(); u != nil {
 		return u.Name()
 	}
 	return "(deleted)"
@@ -175,7 +175,7 @@ func ping() Spec {
 		Args:     []Arg{{Name: "message", Type: String, Optional: true}},
 		Examples: []Example{{"PING", "PONG"}, {"PING hello", `"hello"`}},
 		Local: func(s *Session, in *input, w *resp.Writer) error {
-			if s.proto == 2 && len(s.subs.topics) > 0 { // such a client expects arrays only
+			if s.prefs.proto == 2 && len(s.subs.now.topics) > 0 { // such a client expects arrays only
 				w.Array(2)
 				w.BulkString("pong")
 				w.Bulk(in.Bytes("message"))
@@ -231,11 +231,11 @@ func reset() Spec {
 		Examples:  []Example{{"RESET", "RESET"}},
 		Immediate: true,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			if len(s.subs.topics) > 0 || s.subs.monitor {
+			if len(s.subs.now.topics) > 0 || s.subs.now.monitor {
 				s.later = resetReply{s}
 			}
 			s.reset()
-			w.Proto = s.proto
+			w.Proto = s.prefs.proto
 			w.Status("RESET")
 			return nil
 		},
@@ -251,7 +251,7 @@ func (resetReply) Ready() bool { return true }
 
 // Append ends the subscriptions.
 func (r resetReply) Append(w *resp.Writer) {
-	r.session.hub().Reset(&r.session.subscriber)
+	r.session.hub().Reset(&r.session.subs.at)
 	w.Pushes()
 	w.Status("RESET")
 }
@@ -290,7 +290,7 @@ func (s *Session) fromNode(args [][]byte) bool {
 	switch {
 	case string(args[0]) == relayAs && len(args) >= 6:
 		s.takeIdentity(args[1:], w)
-	case string(args[0]) == relayReturn && len(args) >= 2 && s.authed:
+	case string(args[0]) == relayReturn && len(args) >= 2 && s.login.authed:
 		u := &undeliverCall{}
 		for _, word := range args[2:] {
 			if r, err := engine.ParseReceipt(word); err == nil {
@@ -299,11 +299,11 @@ func (s *Session) fromNode(args [][]byte) bool {
 		}
 		s.handler.submitUndo(u)
 		w.OK()
-	case string(args[0]) == relayUnblock && len(args) == 2 && s.authed:
+	case string(args[0]) == relayUnblock && len(args) == 2 && s.login.authed:
 		id, _ := command.ParseInt(args[1])
 		s.handler.submitUndo(unblock(uint64(id), false))
 		w.OK()
-	case string(args[0]) == relayUsers && s.authed:
+	case string(args[0]) == relayUsers && s.login.authed:
 		s.answer(usersVersion{s.handler}, smallRoom)
 		return true
 	default:
@@ -333,7 +333,7 @@ func (s *Session) takeIdentity(words [][]byte, w *resp.Writer) {
 	})
 	if len(words) > 5 {
 		kinds, _ := command.ParseInt(words[5])
-		s.handler.hub.Forward(&s.subscriber, engine.EventKind(kinds))
+		s.handler.hub.Forward(&s.subs.at, engine.EventKind(kinds))
 	}
 	w.Int(int64(s.conn.ID()))
 }

@@ -66,7 +66,7 @@ func parseCron(s *Session, in *input) (call, error) {
 	if err := in.Filled("tz", "TZ", "FILA.CRON SET without TZ goes by UTC"); err != nil {
 		return nil, err
 	}
-	c := &cronSetCall{account: s.account.Load(), cron: engine.Cron{Name: in.Text("cron"), Expression: in.Text("expression"), Zone: in.Text("tz")}}
+	c := &cronSetCall{account: s.login.account.Load(), cron: engine.Cron{Name: in.Text("cron"), Expression: in.Text("expression"), Zone: in.Text("tz")}}
 	c.cron.Message.Queue = in.Text("queue")
 	if err := parseMessage(s, in, &c.cron.Message); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func cronDel() Spec {
 			{"FILA.CRON DEL morning", "(integer) 0"},
 		},
 		Parse: func(s *Session, in *input) (call, error) {
-			name, account := in.Text("name"), s.account.Load()
+			name, account := in.Text("name"), s.login.account.Load()
 			return answerBool(func(tx *engine.Tx) (bool, error) {
 				if err := mayChangeCron(tx, account, name); err != nil {
 					return false, err
@@ -280,7 +280,7 @@ func cronRun() Spec {
 			{"FILA.CRON RUN morning", `"<id>"`},
 		},
 		Parse: func(s *Session, in *input) (call, error) {
-			return &cronRunCall{req: engine.CronRun{Name: in.Text("name")}, account: s.account.Load()}, nil
+			return &cronRunCall{req: engine.CronRun{Name: in.Text("name")}, account: s.login.account.Load()}, nil
 		},
 	}
 }

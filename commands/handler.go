@@ -225,8 +225,9 @@ func New(cfg Config, e Engine) (*Handler, error) {
 func (h *Handler) Open(c *resp.Conn) resp.Session { return h.open(c) }
 
 func (h *Handler) open(c connection) *Session {
-	s := &Session{handler: h, conn: c, proto: 2, relayed: c.Relayed(), mode: c.Mode(), secure: c.Secure()}
-	s.subscriber = events.NewSubscriber((*receiver)(s))
+	s := &Session{handler: h, conn: c, mode: c.Mode(), secure: c.Secure()}
+	s.prefs.proto, s.nodes.relayed = 2, c.Relayed()
+	s.subs.at = events.NewSubscriber((*receiver)(s))
 	s.client = engine.NewClient(c.ID(), c.Wake)
 	s.in.CountMax = int64(h.cfg.Limits.Count)
 	s.reset()
@@ -240,7 +241,7 @@ func (h *Handler) leave(s *Session) {
 	h.mu.Lock()
 	delete(h.sessions, s.conn.ID())
 	h.mu.Unlock()
-	s.hub().Leave(&s.subscriber)
+	s.hub().Leave(&s.subs.at)
 }
 
 // list returns all sessions, the oldest first.

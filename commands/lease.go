@@ -84,7 +84,7 @@ func (c *leaseCall) parse(s *Session, in *input, queues []string) error {
 	if n := len(in.Bytes("consumer")); n > s.handler.cfg.Limits.Consumer {
 		return command.Refuse("TOOBIG", "CONSUMER of "+strconv.Itoa(n)+" bytes, the limit is "+strconv.Itoa(s.handler.cfg.Limits.Consumer))
 	}
-	c.account, c.session = s.account.Load(), s
+	c.account, c.session = s.login.account.Load(), s
 	c.req = engine.LeaseRequest{
 		Queues: queues, Count: int(in.Integer("count", 1)), Block: in.Millis("block", -1),
 		Visibility: in.Millis("visibility", 0), Consumer: in.Text("consumer"),
@@ -125,17 +125,17 @@ func (c *leaseCall) retain() {
 // retain takes n bytes out of the budgets of the connection and of all connections, for what a reply
 // that is not written yet keeps in memory. It never blocks.
 func (s *Session) retain(n int64) bool {
-	if had := s.retained.Load(); had > 0 && had+n > s.handler.cfg.Limits.Retained || !s.handler.retained.Try(n) {
+	if had := s.memory.retained.Load(); had > 0 && had+n > s.handler.cfg.Limits.Retained || !s.handler.retained.Try(n) {
 		return false
 	}
-	s.retained.Add(n)
+	s.memory.retained.Add(n)
 	return true
 }
 
 // unretain returns what retain has taken.
 func (s *Session) unretain(n int64) {
 	if n > 0 {
-		s.retained.Add(-n)
+		s.memory.retained.Add(-n)
 		s.handler.retained.Give(n)
 	}
 }
@@ -385,7 +385,7 @@ func waiterFields(w *waiter, now time.Time) *fields {
 	f.count("id", w.Client)
 	if s := w.session; s != nil {
 		f.text("addr", s.conn.RemoteAddr().String())
-		f.text("name", s.identity.Load().name)
+		f.text("name", s.prefs.identity.Load().name)
 		f.text("user", s.userName())
 		f.age("idle_ms", now, s.conn.LastActive())
 	} else {

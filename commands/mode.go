@@ -167,10 +167,10 @@ func (h *Handler) LeaderChanged() (last string) {
 // that of its first command with a queue.
 func (s *Session) slot(c *entry) int {
 	if c.Name == "exec" {
-		if s.multi == nil || s.multi.failed {
+		if s.tx.open == nil || s.tx.open.failed {
 			return -1
 		}
-		return s.multi.slot
+		return s.tx.open.slot
 	}
 	keys := s.in.Keys()
 	if len(keys) == 0 {
@@ -182,7 +182,7 @@ func (s *Session) slot(c *entry) int {
 // redirect returns the error that sends a client of Redis Cluster to another node for the current command;
 // nil: it is executed from here.
 func (s *Session) redirect(c *entry) error {
-	if s.mode != ModeCluster || s.readsHere && c.Spec.Has("readonly") {
+	if s.mode != ModeCluster || s.nodes.readsHere && c.Spec.Has("readonly") {
 		return nil
 	}
 	slot := s.slot(c)
@@ -222,7 +222,7 @@ func (s *Session) code(code string) string {
 
 // checkPort refuses commands that only ports of another mode have, but that are commands of Redis on all ports.
 func (s *Session) checkPort(c *entry) error {
-	if c.Spec.Group == clusterGroup && c.Parent != nil && s.mode != ModeCluster && !s.relayed {
+	if c.Spec.Group == clusterGroup && c.Parent != nil && s.mode != ModeCluster && !s.nodes.relayed {
 		return errNoCluster()
 	}
 	return nil
@@ -327,7 +327,7 @@ func readsHere(name, summary string, yes bool) Spec {
 		Flags:   []string{"loading", "stale", "fast"}, ACL: []string{"connection"},
 		Examples: []Example{{name, "OK"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			s.readsHere = yes
+			s.nodes.readsHere = yes
 			w.OK()
 			return nil
 		},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/acl"
 	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/resp"
@@ -41,6 +42,23 @@ const (
 	// returnsMax bounds the receipts of one command.
 	returnsMax = 1000
 )
+
+// sessionNodes is what a session knows of other nodes. Without a cluster it stays empty.
+type sessionNodes struct {
+	awaits     atomic.Pointer[nodeReply]  // the last command that has begun to wait for other nodes
+	left       atomic.Bool                // Gone was called
+	relayed    bool                       // serves a client of another node
+	readsHere  bool                       // READONLY is in force
+	inside     Engine                     // that of this node, kept in force; nil: it is not
+	leadership uint64                     // of the last inside
+	remote     atomic.Pointer[relay.Conn] // to the leader; nil: nothing was passed on yet
+	forwards   []*relay.Command           // of one call of Handle, for the leader
+	wire       []byte                     // of forwards
+	wired      int                        // bytes of it that belong to forwards
+	who        *relay.Identity            // made of whoIs and whoUses; nil: not yet
+	whoIs      *identity
+	whoUses    *acl.Account
+}
 
 // nodes is what a handler needs of the cluster.
 type nodes struct {
@@ -112,15 +130,15 @@ func (h *Handler) forwarded(push []byte) {
 func (s *Session) place(c *entry, args [][]byte, silent bool) bool {
 	n := &s.handler.nodes
 	s.recovering = false
-	busy := len(s.forwards) > 0
-	if remote := s.remote.Load(); remote != nil && remote.Busy() {
+	busy := len(s.nodes.forwards) > 0
+	if remote := s.nodes.remote.Load(); remote != nil && remote.Busy() {
 		busy = true
 	}
-	if (!busy || s.relayed) && s.enter() {
+	if (!busy || s.nodes.relayed) && s.enter() {
 		return false
 	}
 	switch {
-	case s.relayed:
+	case s.nodes.relayed:
 		s.failTransaction(c, 0)
 		s.reject(c, silent, command.Refuse("LOADING", "another node is taking over, try again in a moment"))
 	case s.redirected(c, silent):
@@ -140,33 +158,33 @@ func (s *Session) place(c *entry, args [][]byte, silent bool) bool {
 // enter reports whether the engine of this node takes commands of this session, and keeps it in force
 // until flush.
 func (s *Session) enter() bool {
-	if s.inside != nil {
+	if s.nodes.inside != nil {
 		return true
 	}
 	e, leadership := s.handler.nodes.cluster.Enter()
 	if e == nil {
 		return false
 	}
-	if s.relayed && s.leadership != 0 && s.leadership != leadership {
+	if s.nodes.relayed && s.nodes.leadership != 0 && s.nodes.leadership != leadership {
 		s.handler.nodes.cluster.Exit()
 		return false
 	}
-	s.inside, s.leadership = e, leadership
+	s.nodes.inside, s.nodes.leadership = e, leadership
 	return true
 }
 
 // exit ends enter: the tasks have been submitted.
 func (s *Session) exit() {
-	if s.inside != nil {
-		s.inside = nil
+	if s.nodes.inside != nil {
+		s.nodes.inside = nil
 		s.handler.nodes.cluster.Exit()
 	}
 }
 
 // engine returns the engine for what a session does itself.
 func (s *Session) engine() Engine {
-	if s.inside != nil {
-		return s.inside
+	if s.nodes.inside != nil {
+		return s.nodes.inside
 	}
 	return s.handler.engine
 }
@@ -193,7 +211,7 @@ type returned struct{ queue, receipt string }
 // forwardable makes the reply of a command that is passed on as it is.
 func (s *Session) forwardable(c *entry, args [][]byte) *relayed {
 	r := &relayed{users: s.handler.awaitUsers(c)}
-	s.wire = relay.AppendCommand(s.wire, args...)
+	s.nodes.wire = relay.AppendCommand(s.nodes.wire, args...)
 	if c.Spec.Has("readonly") || c == s.handler.nodes.wait {
 		r.Again = relay.Always
 	}
@@ -212,44 +230,44 @@ func (s *Session) forwardable(c *entry, args [][]byte) *relayed {
 func (s *Session) forward(r *relayed, c *entry, args [][]byte, silent bool) {
 	r.session, r.cmd, r.silent = s, c, silent
 	s.handler.nodes.forwarded.Add(1)
-	if s.large {
+	if s.memory.large {
 		r.shown = clipArgs(c, args)
 	} else {
 		r.args = args
 	}
 	r.Who = s.introduction()
-	r.Wire = s.wire[s.wired:len(s.wire):len(s.wire)]
-	s.wired = len(s.wire)
+	r.Wire = s.nodes.wire[s.nodes.wired:len(s.nodes.wire):len(s.nodes.wire)]
+	s.nodes.wired = len(s.nodes.wire)
 	if r.waits {
-		s.waiting = r
+		s.memory.waiting = r
 	}
 	s.answer(r, int64(2*len(r.Wire))+smallRoom)
-	s.forwards = r.appendTo(s.forwards)
+	s.nodes.forwards = r.appendTo(s.nodes.forwards)
 }
 
 // sendForwards sends what the commands of a read have left for the leader.
 func (s *Session) sendForwards() {
-	if len(s.forwards) == 0 {
+	if len(s.nodes.forwards) == 0 {
 		return
 	}
-	remote := s.remote.Load()
+	remote := s.nodes.remote.Load()
 	if remote == nil {
 		remote = s.handler.nodes.relay.Open(relay.Client{Addr: s.conn.RemoteAddr().String(), Wake: s.conn.Wake})
-		s.remote.Store(remote)
+		s.nodes.remote.Store(remote)
 	}
-	remote.Send(s.forwards)
-	clear(s.forwards)
-	s.forwards, s.wire, s.wired = s.forwards[:0], nil, 0
+	remote.Send(s.nodes.forwards)
+	clear(s.nodes.forwards)
+	s.nodes.forwards, s.nodes.wire, s.nodes.wired = s.nodes.forwards[:0], nil, 0
 }
 
 // introduction tells the leader who the client is. It is the same value until that changes.
 func (s *Session) introduction() *relay.Identity {
-	id, account := s.identity.Load(), s.account.Load()
-	if s.who == nil || s.whoIs != id || s.whoUses != account {
-		s.whoIs, s.whoUses = id, account
-		s.who = &relay.Identity{Wire: commandOf(relayAs, s.userName(), id.name, id.libName, id.libVersion, strconv.Itoa(s.proto))}
+	id, account := s.prefs.identity.Load(), s.login.account.Load()
+	if s.nodes.who == nil || s.nodes.whoIs != id || s.nodes.whoUses != account {
+		s.nodes.whoIs, s.nodes.whoUses = id, account
+		s.nodes.who = &relay.Identity{Wire: commandOf(relayAs, s.userName(), id.name, id.libName, id.libVersion, strconv.Itoa(s.prefs.proto))}
 	}
-	return s.who
+	return s.nodes.who
 }
 
 // restOf returns a function that makes a blocking command with what is left of its BLOCK. first is
@@ -284,7 +302,7 @@ func (s *Session) forwardUnblock(c *entry, args [][]byte, silent bool) {
 	h.mu.Unlock()
 	id := uint64(0)
 	if other != nil {
-		if remote := other.remote.Load(); remote != nil {
+		if remote := other.nodes.remote.Load(); remote != nil {
 			id = remote.ID()
 		}
 	}
@@ -306,13 +324,13 @@ func (s *Session) forwardExec(c *entry, silent bool) {
 	} else {
 		r.exec, _ = parsed.(*execCall)
 	}
-	s.wire = append(s.wire, commandOf("MULTI")...)
+	s.nodes.wire = append(s.nodes.wire, commandOf("MULTI")...)
 	var delivers []bool
 	var changes []*entry
 	for i := range r.exec.queued {
 		if q := &r.exec.queued[i]; q.call != nil {
 			words := q.words()
-			s.wire = relay.AppendCommand(s.wire, words...)
+			s.nodes.wire = relay.AppendCommand(s.nodes.wire, words...)
 			if len(delivers) < slowOfOne {
 				q.shown = clipArgs(q.command, words)
 			}
@@ -321,7 +339,7 @@ func (s *Session) forwardExec(c *entry, silent bool) {
 		r.exec.queued[i].args = nil // the leader has them
 	}
 	r.users = s.handler.awaitUsers(changes...)
-	s.wire = append(s.wire, commandOf("EXEC")...)
+	s.nodes.wire = append(s.nodes.wire, commandOf("EXEC")...)
 	r.Skip, r.leases = 1+len(delivers), func(i int) bool { return i < len(delivers) && delivers[i] }
 	s.forward(r, c, [][]byte{[]byte("EXEC")}, silent)
 }
@@ -452,7 +470,7 @@ func (x *splice) local() {
 
 // unblockAtLeader ends the wait of a session for messages at the leader.
 func (h *Handler) unblockAtLeader(s *Session) {
-	if remote := s.remote.Load(); remote != nil && remote.Waits() {
+	if remote := s.nodes.remote.Load(); remote != nil && remote.Waits() {
 		h.tell(commandOf(relayUnblock, strconv.FormatUint(remote.ID(), 10)))
 	}
 }

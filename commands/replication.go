@@ -377,7 +377,7 @@ func (s *Session) await(ask func(r Replication, done func(write func(*resp.Write
 	if s.handler.cfg.Replication == nil {
 		return errNotANode()
 	}
-	s.later = &nodeReply{session: s, ask: ask, atOnce: atOnce, proto: s.proto}
+	s.later = &nodeReply{session: s, ask: ask, atOnce: atOnce, proto: s.prefs.proto}
 	return nil
 }
 
@@ -403,8 +403,8 @@ func (r *nodeReply) Ready() bool {
 			r.done.Store(true)
 			r.session.conn.Wake()
 		})
-		r.session.awaits.Store(r)
-		if r.session.left.Load() { // before it was stored
+		r.session.nodes.awaits.Store(r)
+		if r.session.nodes.left.Load() { // before it was stored
 			r.end()
 		}
 	})
@@ -424,8 +424,8 @@ func (r *nodeReply) Drop() {}
 
 // stopAwaiting ends the wait of a client that is gone.
 func (s *Session) stopAwaiting() {
-	s.left.Store(true)
-	if r := s.awaits.Load(); r != nil {
+	s.nodes.left.Store(true)
+	if r := s.nodes.awaits.Load(); r != nil {
 		r.end()
 	}
 }

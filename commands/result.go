@@ -61,7 +61,7 @@ func result() Spec {
 
 // waitsForResult reports whether the command may wait without end, so that it must not hold the
 // room of a value meanwhile.
-func (s *Session) waitsForResult(in *input) bool { return s.multi == nil && in.Has("block") }
+func (s *Session) waitsForResult(in *input) bool { return s.tx.open == nil && in.Has("block") }
 
 // resultRoom is the room of a value, or of the error of a dead message. A request that waits
 // reserves none for the value.

@@ -59,7 +59,7 @@ func TestResultsAreKeptWithinBounds(t *testing.T) {
 			if c.flush(); strings.Count(c.received(), value) != messages {
 				t.Errorf("%d of %d values came", strings.Count(c.received(), value), messages)
 			}
-			if n := s.handler.retained.Used() + s.handler.loads.Used() + c.session.retained.Load(); n != 0 {
+			if n := s.handler.retained.Used() + s.handler.loads.Used() + c.session.memory.retained.Load(); n != 0 {
 				t.Errorf("%d bytes are counted that no reply holds", n)
 			}
 		})

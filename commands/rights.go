@@ -17,6 +17,13 @@ import (
 	"github.com/faisca/fila/resp"
 )
 
+// login is how the client has authenticated.
+type login struct {
+	authed   bool
+	failures int                         // failed attempts
+	account  atomic.Pointer[acl.Account] // whose rights apply; set by the reading goroutine only
+}
+
 // All rights are checked in this file: each command passes check after its lookup in the table
 // and before it is parsed, executed or queued.
 
@@ -24,7 +31,7 @@ import (
 // run the command is checked before its syntax; rights to queues and channels after it.
 func (s *Session) check(c *entry, rest [][]byte) error {
 	in := &s.in
-	u := s.account.Load().User()
+	u := s.login.account.Load().User()
 	if u == nil {
 		s.closing = true // as ACL DELUSER does for idle connections
 		return command.Refuse("NOAUTH", "the user of this connection was deleted")
@@ -47,7 +54,7 @@ func (s *Session) check(c *entry, rest [][]byte) error {
 		}
 		return errKeys()
 	}
-	if c.Audited && s.multi == nil { // commands of a transaction are audited when EXEC checks them again
+	if c.Audited && s.tx.open == nil { // commands of a transaction are audited when EXEC checks them again
 		s.audit(c, u)
 	}
 	return nil
@@ -63,7 +70,7 @@ func (s *Session) deny(reason, object, user string) {
 	var line strings.Builder
 	now := s.handler.cfg.Now()
 	context := "toplevel"
-	if s.multi != nil {
+	if s.tx.open != nil {
 		context = "multi"
 	}
 	s.describe(&line, now)
@@ -116,7 +123,7 @@ func (f *failures) note(s *Session) {
 func (h *Handler) changed(accounts []*acl.Account, by *Session, end func()) {
 	monitor := h.table.Find([]byte("monitor")).Index
 	for _, s := range h.list() {
-		a := s.account.Load()
+		a := s.login.account.Load()
 		if !slices.Contains(accounts, a) {
 			continue
 		}
@@ -138,10 +145,10 @@ func (h *Handler) changed(accounts []*acl.Account, by *Session, end func()) {
 // mayListen reports whether the user has the right to everything that the session has subscribed to.
 // monitor is the number of MONITOR in the table.
 func (h *Handler) mayListen(s *Session, u *acl.User, monitor int) bool {
-	if s.hub().Monitors(&s.subscriber) && !u.MayRun(monitor) {
+	if s.hub().Monitors(&s.subs.at) && !u.MayRun(monitor) {
 		return false
 	}
-	return s.hub().Every(&s.subscriber, func(t events.Topic) bool { return u.MayListen(t.Name, t.Pattern) })
+	return s.hub().Every(&s.subs.at, func(t events.Topic) bool { return u.MayListen(t.Name, t.Pattern) })
 }
 
 // The users of a cluster are records of its store and the same on all nodes. Without a cluster, users
@@ -222,7 +229,7 @@ func (h *Handler) refreshUsers(by *Session) error {
 	}
 	if u.refreshes.Add(1) <= u.awaited.Load() {
 		for _, s := range h.list() {
-			if s.remote.Load() != nil {
+			if s.nodes.remote.Load() != nil {
 				s.conn.Wake()
 			}
 		}
@@ -330,7 +337,7 @@ type loadUsersCall struct {
 // parseLoadUsers reads the file of this node, which leads: a client of another node would not know whose
 // file it loads.
 func parseLoadUsers(s *Session, _ *input) (call, error) {
-	if s.relayed {
+	if s.nodes.relayed {
 		return nil, command.Refuse("ERR", "the users are in the store of the cluster: ACL LOAD replaces them by those in the file of the node that leads, connect to that one")
 	}
 	lines, err := s.handler.users.FileLines()

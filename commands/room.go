@@ -3,6 +3,7 @@ package commands
 import (
 	"math"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
@@ -34,11 +35,21 @@ const (
 	argumentCopies = 2
 )
 
+// sessionMemory is what the current command, and replies that wait, hold of memory.
+type sessionMemory struct {
+	reserved     resp.Reservation // for the current command, if holds is set
+	holds        bool
+	retained     atomic.Int64 // bytes of messages that leases retain until their reply is written
+	sharesBuffer bool         // arguments of this read must be copied to be retained
+	large        bool         // the arguments of the current command are too large to retain
+	waiting      resp.Reply   // of the newest lease that may be waiting for messages, or nil
+}
+
 // needs returns the reservation of the current command; zero bytes mean none.
 func (s *Session) needs(c *entry) resp.Need {
 	var need resp.Need
 	if size := argumentBytes(s.in.Args); size > smallRoom {
-		s.large = true
+		s.memory.large = true
 		need.Bytes = argumentCopies * int64(size)
 	}
 	if c.Spec.Room == nil {
@@ -72,10 +83,10 @@ func (s *Session) makeRoom(c *entry) bool {
 	if need.Bytes == 0 {
 		return true
 	}
-	if s.waiting != nil && s.waiting.Ready() {
-		s.waiting = nil
+	if s.memory.waiting != nil && s.memory.waiting.Ready() {
+		s.memory.waiting = nil
 	}
-	if s.waiting != nil && !need.Own {
+	if s.memory.waiting != nil && !need.Own {
 		need.Alone = true // behind a waiting lease, the memory could be held without end
 	}
 	room, ok := s.conn.Reserve(need, false)
@@ -84,18 +95,18 @@ func (s *Session) makeRoom(c *entry) bool {
 		room, ok = s.conn.Reserve(need, true)
 		s.clock = s.handler.engine.Elapsed() // the wait for the client does not count as latency
 	}
-	s.reserved, s.holds = room, ok
+	s.memory.reserved, s.memory.holds = room, ok
 	return ok
 }
 
 // answer appends a reply to those of this read. A rendered reply returns the part of its
 // reservation that it does not need.
 func (s *Session) answer(r resp.Reply, bytes int64) {
-	if s.holds {
-		s.holds = false
-		r = resp.Reserved(r, s.conn.Shrink(s.reserved, bytes))
+	if s.memory.holds {
+		s.memory.holds = false
+		r = resp.Reserved(r, s.conn.Shrink(s.memory.reserved, bytes))
 	}
-	s.replies = append(s.replies, r)
+	s.out.replies = append(s.out.replies, r)
 }
 
 // sizeOf returns the size of a value of a type, without what it points to.
@@ -178,7 +189,7 @@ func linesRoom(s *Session, in *input) int {
 // lineBytes bounds a line of describe for a client with names and other texts of these lengths.
 func (s *Session) lineBytes() int {
 	const figures = 512 // the fields that the client does not choose
-	id := s.identity.Load()
+	id := s.prefs.identity.Load()
 	return figures + len(id.name) + len(id.libName) + len(id.libVersion) + len(s.userName())
 }
 
@@ -235,7 +246,7 @@ func confirmRoom(slot string) func(*Session, *input) int {
 	return func(s *Session, in *input) int {
 		n := len(in.List(slot))
 		if n == 0 {
-			n = len(s.subs.topics)
+			n = len(s.subs.now.topics)
 		}
 		return tinyRoom + n*each
 	}

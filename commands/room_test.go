@@ -537,7 +537,7 @@ func TestLeasedMessagesAreKeptWithinBounds(t *testing.T) {
 			if c.flush(); strings.Count(c.received(), payload) != messages {
 				t.Error("messages are missing")
 			}
-			if n := s.handler.retained.Used() + s.handler.loads.Used() + c.session.retained.Load(); n != 0 {
+			if n := s.handler.retained.Used() + s.handler.loads.Used() + c.session.memory.retained.Load(); n != 0 {
 				t.Errorf("%d bytes are counted that no reply holds", n)
 			}
 		})
@@ -577,7 +577,7 @@ func TestLongTransactionsOfAllClientsAreBounded(t *testing.T) {
 	long, short := strings.Repeat("x", 600<<10), strings.Repeat("x", 100<<10)
 	queue := func(conn, payload string) string {
 		c := s.connect(conn)
-		if c.session.multi == nil {
+		if c.session.tx.open == nil {
 			c.do("MULTI")
 		}
 		return c.do("FILA.ENQUEUE", "orders", payload)

@@ -86,7 +86,7 @@ func (s *Session) compile(by hook.Caller, kind hook.Kind, source string) (hook.H
 	lost, end := s.conn.Watch()
 	defer end()
 	by.Gone = lost
-	if u := s.account.Load().User(); u != nil {
+	if u := s.login.account.Load().User(); u != nil {
 		by.Name = u.Name()
 	}
 	return s.engine().CompileScript(by, kind, source)

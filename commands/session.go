@@ -7,10 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
-	"github.com/faisca/fila/internal/acl"
-	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/events"
 	"github.com/faisca/fila/internal/ops/telemetry"
 	"github.com/faisca/fila/resp"
 )
@@ -50,75 +47,32 @@ type Session struct {
 	mode    resp.Mode // of the port, see mode.go
 	secure  bool      // with TLS
 
-	proto        int
-	authed       bool
-	authFailures int                         // failed attempts to authenticate
-	account      atomic.Pointer[acl.Account] // whose rights apply; set by the reading goroutine only
-	mute         muteMode
-	unmuted      bool // the command being handled is CLIENT REPLY ON
-	tracking     *tracking
-	subs         subscriptions
-	subscriber   events.Subscriber
-	later        resp.Reply // of the current local command, if it has to be rendered in order with earlier replies
-	closing      bool       // further commands are ignored; the connection is closed after the pending replies
-	in           input
-	multi        *transaction // the open transaction, or nil
+	login  login              // see rights.go
+	prefs  preferences        // see client.go
+	subs   subscriber         // see subscribe.go
+	tx     sessionTransaction // see transaction.go
+	memory sessionMemory      // see room.go
+	nodes  sessionNodes       // see relay.go
+	out    output
+
+	in      input
+	later   resp.Reply            // of the current local command, if it has to be rendered in order with earlier replies
+	closing bool                  // further commands are ignored; the connection is closed after the pending replies
+	current atomic.Pointer[entry] // the newest command
 	// recovering is true while the engine recovers: calls are rendered without being applied.
 	recovering bool
 	// clock is a reading of Engine.Elapsed: when the commands were read, then when the last
 	// local command was done.
 	clock time.Duration
-
-	reserved     resp.Reservation // memory reserved for the current command, if holds is set
-	holds        bool
-	retained     atomic.Int64 // bytes of messages that leases retain until their reply is written
-	sharesBuffer bool         // arguments of this read must be copied to be retained, see room.go
-	large        bool         // the arguments of the current command are too large to retain
-	waiting      resp.Reply   // of the newest lease that may be waiting for messages, or nil
-
-	replies []resp.Reply   // of one call of Handle, in order
-	tasks   []*engine.Task // of the same call
-	slab    []pending      // preallocated for the rest of the same call
-	writer  resp.Writer    // for replies that are rendered immediately
-
-	// With a cluster, see relay.go:
-	awaits     atomic.Pointer[nodeReply]  // the last command that has begun to wait for other nodes
-	left       atomic.Bool                // Gone was called
-	relayed    bool                       // serves a client of another node
-	readsHere  bool                       // READONLY is in force
-	inside     Engine                     // that of this node, kept in force; nil: it is not
-	leadership uint64                     // of the last inside
-	remote     atomic.Pointer[relay.Conn] // to the leader; nil: nothing was passed on yet
-	forwards   []*relay.Command           // of one call of Handle, for the leader
-	wire       []byte                     // of forwards
-	wired      int                        // bytes of it that belong to forwards
-	who        *relay.Identity            // made of whoIs and whoUses; nil: not yet
-	whoIs      *identity
-	whoUses    *acl.Account
-
-	identity  atomic.Pointer[identity]
-	current   atomic.Pointer[entry]              // the newest command
-	subCounts atomic.Pointer[subscriptionCounts] // nil: none so far
-	queued    atomic.Int32                       // commands queued since MULTI, -1 outside a transaction
 }
 
-// identity is what a client has declared about itself. It is immutable and replaced as a whole.
-type identity struct {
-	name, libName, libVersion string
-	proto                     int
-	redirect                  int64 // of CLIENT TRACKING; -1 if it is off
-	bcast                     bool
+// output is what the commands of one call of Handle have given rise to, in order.
+type output struct {
+	replies []resp.Reply
+	tasks   []*engine.Task
+	slab    []pending   // preallocated for the rest of the same call
+	writer  resp.Writer // for replies that are rendered immediately
 }
-
-// muteMode is the mode set by CLIENT REPLY.
-type muteMode uint8
-
-const (
-	muteNone muteMode = iota
-	muteAll           // OFF
-	muteNext          // CLIENT REPLY SKIP itself
-	muteThis          // the command after SKIP
-)
 
 // Handle executes the commands of one read. When it returns, local commands are done and the
 // others have been submitted to the engine.
@@ -127,18 +81,18 @@ const (
 // finds its reply in place, and a full queue delays new work rather than replies.
 func (s *Session) Handle(cmds []resp.Command) {
 	s.clock = s.handler.engine.Elapsed()
-	s.sharesBuffer = shareLargeBuffer(cmds)
+	s.memory.sharesBuffer = shareLargeBuffer(cmds)
 	for i := range cmds {
 		if s.closing {
 			break
 		}
-		s.large = s.sharesBuffer
+		s.memory.large = s.memory.sharesBuffer
 		s.handle(cmds[i].Args, len(cmds)-i)
-		if s.large {
+		if s.memory.large {
 			cmds[i].Args = nil // not retained while Submit waits for the inbox
 		}
 	}
-	s.slab = nil
+	s.out.slab = nil
 	s.in.Release()
 	s.flush()
 	if s.closing {
@@ -148,13 +102,13 @@ func (s *Session) Handle(cmds []resp.Command) {
 
 // flush pushes the replies to the connection and submits their tasks.
 func (s *Session) flush() {
-	s.conn.Push(s.replies...)
-	clear(s.replies)
-	s.replies = s.replies[:0]
-	if len(s.tasks) > 0 {
-		s.engine().Submit(s.tasks)
-		clear(s.tasks)
-		s.tasks = s.tasks[:0]
+	s.conn.Push(s.out.replies...)
+	clear(s.out.replies)
+	s.out.replies = s.out.replies[:0]
+	if len(s.out.tasks) > 0 {
+		s.engine().Submit(s.out.tasks)
+		clear(s.out.tasks)
+		s.out.tasks = s.out.tasks[:0]
 	}
 	s.exit()
 	s.sendForwards()
@@ -173,7 +127,7 @@ func (s *Session) Gone() {
 	s.exit() // after a panic
 	s.end()
 	s.stopAwaiting()
-	if remote := s.remote.Load(); remote != nil {
+	if remote := s.nodes.remote.Load(); remote != nil {
 		remote.Close()
 	}
 	s.handler.leave(s)
@@ -183,18 +137,18 @@ func (s *Session) Gone() {
 // handle executes or submits one command. left is the number of commands that remain in this
 // read, including this one.
 func (s *Session) handle(args [][]byte, left int) {
-	silent := s.mute == muteAll || s.mute == muteThis
-	if s.mute == muteThis {
-		s.mute = muteNone
+	silent := s.prefs.mute == muteAll || s.prefs.mute == muteThis
+	if s.prefs.mute == muteThis {
+		s.prefs.mute = muteNone
 	}
-	if s.relayed && s.fromNode(args) {
+	if s.nodes.relayed && s.fromNode(args) {
 		return
 	}
 	c, rest, err := s.table().Lookup(args)
 	if denied := s.admit(c); denied != nil {
 		err = denied
 	}
-	queue := err == nil && s.multi != nil && !c.Spec.Immediate
+	queue := err == nil && s.tx.open != nil && !c.Spec.Immediate
 	if err == nil {
 		if queue {
 			rest = cloneWords(rest)
@@ -248,7 +202,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	}
 	p := s.submit(call, silent, left)
 	p.cmd, p.task.ReadOnly = c, c.ReadOnly
-	if s.large {
+	if s.memory.large {
 		p.shown = clipArgs(c, args)
 	} else {
 		p.args = args
@@ -278,7 +232,7 @@ func (s *Session) elsewhere(c *entry, args [][]byte, silent bool) bool {
 // admit reports whether the command may be used now; c is nil for an unknown name. A client that
 // has not authenticated cannot find out which commands exist.
 func (s *Session) admit(c *entry) error {
-	if !s.authed && (c == nil || !c.NoAuth) {
+	if !s.login.authed && (c == nil || !c.NoAuth) {
 		return command.Refuse("NOAUTH", "Authentication required.")
 	}
 	if c != nil && !c.Loading && s.handler.loading() {
@@ -290,7 +244,7 @@ func (s *Session) admit(c *entry) error {
 // local executes a command that does not involve the engine and pushes its reply.
 func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	w := s.scratch()
-	before := s.mute
+	before := s.prefs.mute
 	code := ""
 	if err := c.Spec.Local(s, &s.in, w); err != nil {
 		w.Take()
@@ -308,13 +262,13 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 		return
 	}
 	switch { // CLIENT REPLY replies only to ON, and always to that
-	case s.unmuted:
-		silent, s.unmuted = false, false
-	case s.mute != before:
+	case s.prefs.unmuted:
+		silent, s.prefs.unmuted = false, false
+	case s.prefs.mute != before:
 		silent = true
 	}
-	if s.mute == muteNext {
-		s.mute = muteThis
+	if s.prefs.mute == muteNext {
+		s.prefs.mute = muteThis
 	}
 	s.keep(w, silent)
 }
@@ -352,7 +306,7 @@ func (s *Session) called(c *entry, args [][]byte, shown []string, took time.Dura
 			shown = clipArgs(c, args)
 		}
 		h.slow.Add(&telemetry.SlowCommand{
-			At: h.cfg.Now(), Took: took, Args: shown, Addr: s.conn.RemoteAddr().String(), Name: s.identity.Load().name,
+			At: h.cfg.Now(), Took: took, Args: shown, Addr: s.conn.RemoteAddr().String(), Name: s.prefs.identity.Load().name,
 		})
 	}
 }
@@ -372,16 +326,16 @@ func (s *Session) counted(c *entry, took time.Duration, code string) (slow bool)
 func (s *Session) submit(c call, silent bool, left int) *pending {
 	p := s.room(c, left)
 	p.began = s.clock
-	p.session, p.call, p.proto, p.silent = s, c, s.proto, silent
+	p.session, p.call, p.proto, p.silent = s, c, s.prefs.proto, silent
 	p.task.Call, p.task.Client = c, s.client
 	if w, ok := c.(weigher); ok {
 		p.task.Bytes = w.Bytes()
 	}
 	if l, ok := c.(*leaseCall); ok && l.req.Block >= 0 {
-		s.waiting = p
+		s.memory.waiting = p
 	}
 	s.answer(p, math.MaxInt64)
-	s.tasks = append(s.tasks, &p.task)
+	s.out.tasks = append(s.out.tasks, &p.task)
 	return p
 }
 
@@ -391,11 +345,11 @@ func (s *Session) room(c call, left int) *pending {
 	if _, keeps := c.(undoer); keeps {
 		return new(pending)
 	}
-	if len(s.slab) == 0 {
-		s.slab = make([]pending, left)
+	if len(s.out.slab) == 0 {
+		s.out.slab = make([]pending, left)
 	}
-	p := &s.slab[0]
-	s.slab = s.slab[1:]
+	p := &s.out.slab[0]
+	s.out.slab = s.out.slab[1:]
 	return p
 }
 
@@ -404,9 +358,9 @@ func (s *Session) close() { s.closing = true }
 
 // scratch returns an empty writer for a reply that is rendered immediately.
 func (s *Session) scratch() *resp.Writer {
-	s.writer.Take()
-	s.writer.Proto = s.proto
-	return &s.writer
+	s.out.writer.Take()
+	s.out.writer.Proto = s.prefs.proto
+	return &s.out.writer
 }
 
 // keep adds the rendered reply to the reply queue, unless the client has turned replies off.
@@ -421,22 +375,22 @@ func (s *Session) keep(w *resp.Writer, silent bool) {
 // reset restores the state of a new connection.
 func (s *Session) reset() {
 	s.setProto(2)
-	s.mute = muteNone
-	s.tracking = nil
-	s.readsHere = false
+	s.prefs.mute = muteNone
+	s.prefs.tracking = nil
+	s.nodes.readsHere = false
 	s.end()
 	s.arrive()
-	if len(s.subs.topics) > 0 || s.subs.monitor {
-		s.subs = subscriptions{}
+	if len(s.subs.now.topics) > 0 || s.subs.now.monitor {
+		s.subs.now = subscriptions{}
 		s.showSubscriptions()
 	}
-	s.identity.Store(&identity{proto: 2, redirect: -1})
+	s.prefs.identity.Store(&identity{proto: 2, redirect: -1})
 }
 
 func (s *Session) setProto(proto int) {
-	s.proto = proto
+	s.prefs.proto = proto
 	s.conn.SetProto(proto)
-	if old := s.identity.Load(); old != nil && old.proto != proto {
+	if old := s.prefs.identity.Load(); old != nil && old.proto != proto {
 		s.updateIdentity(func(i *identity) { i.proto = proto })
 	}
 }

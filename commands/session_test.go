@@ -83,7 +83,7 @@ func TestDroppedLeaseGoesBack(t *testing.T) {
 			t.Fatal("there is a message to lease")
 		}
 		if rendered { // the write failed behind Append
-			r.Append(&c.session.writer)
+			r.Append(&c.session.out.writer)
 		}
 		r.Drop()
 		s.settle()

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/events"
@@ -66,7 +67,7 @@ const (
 type receiver Session
 
 // Proto implements events.Receiver.
-func (r *receiver) Proto() int { return r.identity.Load().proto }
+func (r *receiver) Proto() int { return r.prefs.identity.Load().proto }
 
 // PushAsync implements events.Receiver.
 func (r *receiver) PushAsync(b []byte) bool { return r.conn.PushAsync(b) }
@@ -80,6 +81,13 @@ type subscriptions struct {
 	topics   map[events.Topic]struct{}
 	patterns int // among topics
 	monitor  bool
+}
+
+// subscriber is what a session has of subscriptions.
+type subscriber struct {
+	now    subscriptions
+	at     events.Subscriber                  // what the hub knows it by
+	counts atomic.Pointer[subscriptionCounts] // nil: none so far
 }
 
 // names returns the channels, or the patterns, in order.
@@ -117,10 +125,10 @@ func (u *subscriptions) change(t events.Topic, on bool) {
 // changeSubscriptions subscribes or unsubscribes. Unsubscribing without names ends all
 // subscriptions of that kind, and is confirmed even if there are none.
 func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
-	if on && len(s.subs.topics)+len(args) > subscriptionsMax {
+	if on && len(s.subs.now.topics)+len(args) > subscriptionsMax {
 		return command.Refuse("ERR", fmt.Sprintf("too many subscriptions, a client may have %d", subscriptionsMax))
 	}
-	r := &subscription{session: s, on: on, proto: s.proto}
+	r := &subscription{session: s, on: on, proto: s.prefs.proto}
 	names := make([]string, 0, len(args))
 	for _, a := range args {
 		if len(a) > channelBytesMax {
@@ -129,15 +137,15 @@ func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 		names = append(names, string(a))
 	}
 	if !on && len(args) == 0 {
-		names = s.subs.names(pattern)
+		names = s.subs.now.names(pattern)
 	}
 	for _, name := range names {
 		t := events.Topic{Name: name, Pattern: pattern}
-		s.subs.change(t, on)
-		r.changes = append(r.changes, subscriptionChange{t, len(s.subs.topics)})
+		s.subs.now.change(t, on)
+		r.changes = append(r.changes, subscriptionChange{t, len(s.subs.now.topics)})
 	}
 	if len(r.changes) == 0 {
-		r.changes = []subscriptionChange{{events.Topic{Pattern: pattern}, len(s.subs.topics)}}
+		r.changes = []subscriptionChange{{events.Topic{Pattern: pattern}, len(s.subs.now.topics)}}
 		r.none = true
 	}
 	s.showSubscriptions()
@@ -147,7 +155,7 @@ func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 
 // showSubscriptions publishes the numbers for CLIENT LIST.
 func (s *Session) showSubscriptions() {
-	s.subCounts.Store(&subscriptionCounts{channels: len(s.subs.topics) - s.subs.patterns, patterns: s.subs.patterns, monitor: s.subs.monitor})
+	s.subs.counts.Store(&subscriptionCounts{channels: len(s.subs.now.topics) - s.subs.now.patterns, patterns: s.subs.now.patterns, monitor: s.subs.now.monitor})
 }
 
 // subscriptionCounts is an immutable snapshot of a session's numbers of subscriptions.
@@ -158,7 +166,7 @@ type subscriptionCounts struct {
 
 // subscriptionCounts may be called from other sessions.
 func (s *Session) subscriptionCounts() subscriptionCounts {
-	if l := s.subCounts.Load(); l != nil {
+	if l := s.subs.counts.Load(); l != nil {
 		return *l
 	}
 	return subscriptionCounts{}
@@ -201,14 +209,14 @@ func (r *subscription) Append(w *resp.Writer) {
 	hub := r.session.hub()
 	if !r.on {
 		for _, c := range r.changes {
-			hub.Unsubscribe(&r.session.subscriber, c.topic)
+			hub.Unsubscribe(&r.session.subs.at, c.topic)
 		}
 		w.Pushes() // earlier events precede the confirmation
 	}
 	w.Proto = r.proto
 	for _, c := range r.changes {
 		if r.on {
-			hub.Subscribe(&r.session.subscriber, c.topic)
+			hub.Subscribe(&r.session.subs.at, c.topic)
 		}
 		word := "unsubscribe"
 		if r.on {
@@ -234,7 +242,7 @@ func (r *subscription) Drop() {}
 // checkSubscribed refuses most commands of a RESP2 client with subscriptions, since it could not
 // distinguish an event from a reply.
 func (s *Session) checkSubscribed(c *entry) error {
-	if s.proto != 2 || len(s.subs.topics) == 0 {
+	if s.prefs.proto != 2 || len(s.subs.now.topics) == 0 {
 		return nil
 	}
 	switch c.Name {
@@ -321,7 +329,7 @@ func monitor() Spec {
 		Flags:    []string{"admin", "noscript", "loading", "stale", "no_multi"},
 		Examples: []Example{{"MONITOR", "OK"}},
 		Local: func(s *Session, _ *input, _ *resp.Writer) error {
-			s.subs.monitor = true
+			s.subs.now.monitor = true
 			s.showSubscriptions()
 			s.later = monitorReply{s}
 			return nil
@@ -337,7 +345,7 @@ func (monitorReply) Ready() bool { return true }
 
 // Append replies OK and adds the session to the monitors.
 func (r monitorReply) Append(w *resp.Writer) {
-	r.session.handler.hub.Monitor(&r.session.subscriber)
+	r.session.handler.hub.Monitor(&r.session.subs.at)
 	w.OK()
 }
 

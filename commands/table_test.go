@@ -322,7 +322,7 @@ func FuzzCommands(f *testing.F) {
 		}
 		got := c.do(strings.Split(line, "\x00")...)
 		if got == "" {
-			if len(c.window) == 0 && !c.closed && c.session.mute == muteNone {
+			if len(c.window) == 0 && !c.closed && c.session.prefs.mute == muteNone {
 				t.Fatalf("%q: no reply", line)
 			}
 			return

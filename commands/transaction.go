@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -12,6 +13,12 @@ import (
 	"github.com/faisca/fila/internal/ops/tracing"
 	"github.com/faisca/fila/resp"
 )
+
+// sessionTransaction is the transaction that a session is in.
+type sessionTransaction struct {
+	open   *transaction // nil: none
+	queued atomic.Int32 // commands queued since MULTI, -1 outside a transaction
+}
 
 func multi() Spec {
 	return Spec{
@@ -28,7 +35,7 @@ func multi() Spec {
 		},
 		Immediate: true,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			if s.multi != nil {
+			if s.tx.open != nil {
 				return command.Refuse("ERR", "MULTI calls can not be nested")
 			}
 			s.begin()
@@ -69,7 +76,7 @@ func exec() Spec {
 
 // execRoom is the memory of a transaction's arguments and replies.
 func execRoom(s *Session, in *input) int {
-	t := s.multi
+	t := s.tx.open
 	if t == nil {
 		return tinyRoom
 	}
@@ -92,7 +99,7 @@ func discard() Spec {
 		},
 		Immediate: true,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			if s.multi == nil {
+			if s.tx.open == nil {
 				return command.Refuse("ERR", "DISCARD without MULTI")
 			}
 			s.end()
@@ -140,17 +147,17 @@ func cloneWords(words [][]byte) [][]byte {
 
 // begin starts a transaction.
 func (s *Session) begin() {
-	s.multi = &transaction{slot: -1}
-	s.queued.Store(0)
+	s.tx.open = &transaction{slot: -1}
+	s.tx.queued.Store(0)
 }
 
 // end drops the open transaction, if there is one.
 func (s *Session) end() {
-	if t := s.multi; t != nil && t.held > 0 {
+	if t := s.tx.open; t != nil && t.held > 0 {
 		s.handler.queued.Give(t.held)
 	}
-	s.multi = nil
-	s.queued.Store(-1)
+	s.tx.open = nil
+	s.tx.queued.Store(-1)
 }
 
 // queuedFree is the allowance of a transaction that does not count for Limits.QueuedTotal.
@@ -160,20 +167,20 @@ const queuedFree = 256 << 10
 // refused ends it, unless it has arguments: what the client sends next is no part of it.
 func (s *Session) failTransaction(c *entry, arguments int) {
 	switch {
-	case s.multi == nil:
+	case s.tx.open == nil:
 		return
 	case c != nil && c.Name == "exec" && arguments == 0:
 		s.end()
 		return
 	}
-	s.multi.failed = true
-	s.multi.queued = nil
+	s.tx.open.failed = true
+	s.tx.open.queued = nil
 }
 
 // queue adds a scanned command to the transaction. Wrong arguments are refused here, before
 // anything is applied.
 func (s *Session) queue(c *entry, args [][]byte) error {
-	t, l := s.multi, &s.handler.cfg.Limits
+	t, l := s.tx.open, &s.handler.cfg.Limits
 	if c.Spec.Has("no_multi") {
 		return command.Refuse("ERR", "Command not allowed inside a transaction")
 	}
@@ -210,7 +217,7 @@ func (s *Session) queue(c *entry, args [][]byte) error {
 	}
 	if !t.failed {
 		t.queued = append(t.queued, q)
-		s.queued.Store(int32(len(t.queued)))
+		s.tx.queued.Store(int32(len(t.queued)))
 	}
 	return nil
 }
@@ -237,7 +244,7 @@ func (t *transaction) add(s *Session, c *entry) {
 
 // exec ends the transaction and turns it into one call. Its local commands are executed now.
 func (s *Session) exec() (call, error) {
-	t := s.multi
+	t := s.tx.open
 	if t == nil {
 		return nil, command.Refuse("ERR", "EXEC without MULTI")
 	}
@@ -298,11 +305,11 @@ func (q *queued) words() [][]byte { return append(bytes.Fields([]byte(q.command.
 
 // monitorTransaction sends the commands that an EXEC is about to execute to the clients that monitor.
 func (s *Session) monitorTransaction() {
-	if s.multi == nil {
+	if s.tx.open == nil {
 		return
 	}
-	for i := range s.multi.queued {
-		q := &s.multi.queued[i]
+	for i := range s.tx.open.queued {
+		q := &s.tx.open.queued[i]
 		s.monitored(q.command, q.words())
 	}
 }
