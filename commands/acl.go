@@ -13,14 +13,10 @@ import (
 )
 
 func aclCommands() Spec {
-	return Spec{
-		Name: "ACL", Group: "server", Since: "6.0.0", Complexity: "Depends on subcommand.",
-		Summary: "A container for the commands that manage users and their rights.",
-		Subcommands: []Spec{
-			aclCat(), aclDelUser(), aclDryRun(), aclGenPass(), aclGetUser(), help("ACL"), aclList(), aclLoad(), aclLog(), aclSave(),
-			aclSetUser(), aclUsers(), aclWhoAmI(),
-		},
-	}
+	return container("ACL", "server", "6.0.0", "the commands that manage users and their rights",
+		aclCat(), aclDelUser(), aclDryRun(), aclGenPass(), aclGetUser(), aclList(), aclLoad(), aclLog(), aclSave(),
+		aclSetUser(), aclUsers(), aclWhoAmI(),
+	)
 }
 
 // aclFlags are the flags of every subcommand of ACL except HELP.
@@ -339,37 +335,27 @@ func aclDelUser() Spec {
 }
 
 func aclList() Spec {
-	return Spec{
-		Name: "LIST", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "array of string",
-		Summary: "Returns the users as rules that recreate them.",
-		Flags:   aclFlags("admin"), Quiet: true,
-		Examples: []Example{{"ACL LIST", `1) "user default on nopass ~* &* +@all"`}},
-		Room:     usersRoom,
-		Memory:   "the rules of all users",
-		Local: func(s *Session, _ *input, w *resp.Writer) error {
-			users := s.handler.users.List()
-			w.Array(len(users))
-			for _, u := range users {
-				w.BulkString(u.String())
-			}
-			return nil
-		},
-	}
+	return usersSpec("LIST", "Returns the users as rules that recreate them.", `1) "user default on nopass ~* &* +@all"`, (*acl.User).String)
 }
 
 func aclUsers() Spec {
+	return usersSpec("USERS", "Returns the names of the users.", `1) "default"`, (*acl.User).Name)
+}
+
+// usersSpec describes a command that shows a text of each user.
+func usersSpec(name, summary, example string, show func(*acl.User) string) Spec {
 	return Spec{
-		Name: "USERS", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "array of string",
-		Summary: "Returns the names of the users.",
+		Name: name, Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "array of string",
+		Summary: summary,
 		Flags:   aclFlags("admin"), Quiet: true,
-		Examples: []Example{{"ACL USERS", `1) "default"`}},
+		Examples: []Example{{"ACL " + name, example}},
 		Room:     usersRoom,
 		Memory:   "the rules of all users",
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			users := s.handler.users.List()
 			w.Array(len(users))
 			for _, u := range users {
-				w.BulkString(u.Name())
+				w.BulkString(show(u))
 			}
 			return nil
 		},

@@ -77,7 +77,14 @@ func parseBrowse(_ *Session, in *input) (call, error) {
 	if in.Has("status") {
 		return nil, command.Refuse("ERR", "GROUP does not go with STATUS: the errors of messages of any status are counted")
 	}
-	return &browseErrorsCall{req: req}, nil
+	next := ""
+	return &answered[[]engine.ErrorGroup]{take: func(tx *engine.Tx) (list []engine.ErrorGroup, err error) {
+		next, list, err = tx.BrowseErrors(&req)
+		return list, err
+	}, write: func(w *resp.Writer, list []engine.ErrorGroup) {
+		writeCursor(w, next)
+		writeEach(w, len(list), func(i int) *fields { return errorFields(&list[i]) })
+	}}, nil
 }
 
 // parseFilter returns what a search selects, nil if it is none.
@@ -137,28 +144,6 @@ func writeCursor(w *resp.Writer, next string) {
 	w.BulkString(next)
 }
 
-type browseErrorsCall struct {
-	req  engine.Browse
-	next string
-	list []engine.ErrorGroup
-}
-
-// Apply implements engine.Call.
-func (c *browseErrorsCall) Apply(tx *engine.Tx) (err error) {
-	c.next, c.list, err = tx.BrowseErrors(&c.req)
-	return err
-}
-
-// Render writes the next cursor and the groups.
-func (c *browseErrorsCall) Render(_ *Handler, w *resp.Writer) error {
-	writeCursor(w, c.next)
-	w.Array(len(c.list))
-	for i := range c.list {
-		errorFields(&c.list[i]).write(w)
-	}
-	return nil
-}
-
 func errorFields(g *engine.ErrorGroup) *fields {
 	var f fields
 	f.text("error", g.Error)
@@ -204,9 +189,16 @@ func scanQueues() Spec {
 			}
 			p := page{cursor: cursor, pattern: string(in.Bytes("match")), all: !in.Has("match")}
 			p.count = int(min(in.Integer("count", pageCount), int64(s.handler.cfg.Limits.Count)))
-			c := &scanQueuesCall{page: p, user: in.User}
-			c.nothing = in.Has("type") && string(in.Bytes("type")) != queueType
-			return c, nil
+			user, next := in.User, uint64(0)
+			nothing := in.Has("type") && string(in.Bytes("type")) != queueType // keys of another type were requested
+			return &answered[[]string]{take: func(tx *engine.Tx) (names []string, err error) {
+				next, names, err = tx.ScanQueues(p.cursor, p.count, func(name string) bool { return !nothing && p.match(name) && user.May(acl.Look, name) })
+				return names, err
+			}, write: func(w *resp.Writer, names []string) {
+				w.Array(2)
+				w.BulkString(strconv.FormatUint(next, 10))
+				writeTexts(w, names)
+			}}, nil
 		},
 	}
 }
@@ -217,27 +209,6 @@ func refuseBelow(near []byte, integer bool) error {
 	if _, ok := command.ParseInt(near); integer && ok {
 		return command.Refuse("ERR", "syntax error")
 	}
-	return nil
-}
-
-type scanQueuesCall struct {
-	page
-	user    *acl.User
-	nothing bool // keys of another type were requested
-	names   []string
-}
-
-// Apply implements engine.Call.
-func (c *scanQueuesCall) Apply(tx *engine.Tx) (err error) {
-	c.next, c.names, err = tx.ScanQueues(c.cursor, c.count, func(name string) bool { return !c.nothing && c.match(name) && c.user.May(acl.Look, name) })
-	return err
-}
-
-// Render writes the next cursor and the names.
-func (c *scanQueuesCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Array(2)
-	w.BulkString(strconv.FormatUint(c.next, 10))
-	writeTexts(w, c.names)
 	return nil
 }
 
@@ -256,31 +227,18 @@ func matchingQueues() Spec {
 	}
 }
 
-// probeCall is a command that depends only on which queues exist.
-type probeCall struct {
-	names  [][]byte
-	found  int
-	render func(w *resp.Writer, found int) error
-}
-
-// Apply implements engine.Call.
-func (c *probeCall) Apply(tx *engine.Tx) error {
-	c.found = 0
-	for _, name := range c.names {
-		if tx.HasQueue(string(name)) {
-			c.found++
-		}
-	}
-	return nil
-}
-
-// Render writes the reply of the command.
-func (c *probeCall) Render(_ *Handler, w *resp.Writer) error { return c.render(w, c.found) }
-
-// probe returns the Parse function of such a command.
-func probe(render func(w *resp.Writer, found int) error) func(*Session, *input) (call, error) {
+// probe returns the Parse function of a command that depends only on which queues exist.
+func probe(write func(w *resp.Writer, found int)) func(*Session, *input) (call, error) {
 	return func(_ *Session, in *input) (call, error) {
-		return &probeCall{names: cloneWords(in.List("key")), render: render}, nil
+		names := cloneWords(in.List("key"))
+		return &answered[int]{take: func(tx *engine.Tx) (found int, err error) {
+			for _, name := range names {
+				if tx.HasQueue(string(name)) {
+					found++
+				}
+			}
+			return found, nil
+		}, write: write}, nil
 	}
 }
 
@@ -291,13 +249,12 @@ func keyType() Spec {
 		Flags:   []string{"readonly", "fast"}, Access: Look, ACL: []string{"keyspace"},
 		Args:     []Arg{{Name: "key", Type: Key}},
 		Examples: []Example{{"TYPE orders", "none"}, {"FILA.QUEUE CREATE orders", "OK"}, {"TYPE orders", queueType}},
-		Parse: probe(func(w *resp.Writer, found int) error {
+		Parse: probe(func(w *resp.Writer, found int) {
 			if found == 0 {
 				w.Status("none")
-				return nil
+				return
 			}
 			w.Status(queueType)
-			return nil
 		}),
 	}
 }
@@ -310,10 +267,7 @@ func exists() Spec {
 		Tips:     []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 		Args:     []Arg{{Name: "key", Type: Key, Multiple: true}},
 		Examples: []Example{{"EXISTS orders", "(integer) 0"}},
-		Parse: probe(func(w *resp.Writer, found int) error {
-			w.Int(int64(found))
-			return nil
-		}),
+		Parse:    probe(func(w *resp.Writer, found int) { w.Int(int64(found)) }),
 	}
 }
 
@@ -327,33 +281,25 @@ func timeToLive(name, since string) Spec {
 		Tips:     []string{"nondeterministic_output"},
 		Args:     []Arg{{Name: "key", Type: Key}},
 		Examples: []Example{{name + " orders", "(integer) -2"}, {"FILA.QUEUE CREATE orders", "OK"}, {name + " orders", "(integer) -1"}},
-		Parse: probe(func(w *resp.Writer, found int) error {
-			w.Int(int64(found) - 2)
-			return nil
-		}),
+		Parse:    probe(func(w *resp.Writer, found int) { w.Int(int64(found) - 2) }),
 	}
 }
 
 func object() Spec {
-	return Spec{
-		Name: "OBJECT", Group: "generic", Since: "2.2.3", Complexity: "Depends on subcommand.",
-		Summary: "A container for object introspection commands.",
-		Subcommands: []Spec{{
-			Name: "ENCODING", Group: "generic", Since: "2.2.3", Complexity: "O(1)", Returns: "string or nil",
-			Summary: "Returns the encoding of a queue, of which there is one.",
-			Flags:   []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
-			Args:     []Arg{{Name: "key", Type: Key}},
-			Examples: []Example{{"OBJECT ENCODING orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT ENCODING orders", `"` + queueType + `"`}},
-			Parse: probe(func(w *resp.Writer, found int) error {
-				if found == 0 {
-					w.Null()
-					return nil
-				}
-				w.BulkString(queueType)
-				return nil
-			}),
-		}, help("OBJECT")},
-	}
+	return container("OBJECT", "generic", "2.2.3", "object introspection commands", Spec{
+		Name: "ENCODING", Group: "generic", Since: "2.2.3", Complexity: "O(1)", Returns: "string or nil",
+		Summary: "Returns the encoding of a queue, of which there is one.",
+		Flags:   []string{"readonly"}, Access: Look, ACL: []string{"keyspace"}, Tips: []string{"nondeterministic_output"},
+		Args:     []Arg{{Name: "key", Type: Key}},
+		Examples: []Example{{"OBJECT ENCODING orders", "(nil)"}, {"FILA.QUEUE CREATE orders", "OK"}, {"OBJECT ENCODING orders", `"` + queueType + `"`}},
+		Parse: probe(func(w *resp.Writer, found int) {
+			if found == 0 {
+				w.Null()
+				return
+			}
+			w.BulkString(queueType)
+		}),
+	})
 }
 
 func dbsize() Spec {

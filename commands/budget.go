@@ -14,11 +14,7 @@ import (
 )
 
 func budget() Spec {
-	return Spec{
-		Name: "FILA.BUDGET", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage budgets of prepaid credits.",
-		Subcommands: []Spec{budgetCharge(), budgetCredit(), budgetDel(), budgetGet(), help("FILA.BUDGET"), budgetHistory(), budgetList(), budgetSet()},
-	}
+	return container("FILA.BUDGET", "fila", "0.1.0", "the commands that manage budgets of prepaid credits", budgetCharge(), budgetCredit(), budgetDel(), budgetGet(), budgetHistory(), budgetList(), budgetSet())
 }
 
 func budgetSet() Spec {

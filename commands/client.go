@@ -36,16 +36,12 @@ const (
 )
 
 func client() Spec {
-	return Spec{
-		Name: "CLIENT", Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.",
-		Summary: "A container for client connection commands.",
-		Subcommands: []Spec{
-			clientCaching(), clientCapa(), clientGetName(), help("CLIENT"), clientID(), clientInfo(), clientKill(), clientList(),
-			clientSwitch("NO-EVICT", "7.0.0", "Accepted: Fila never closes a connection for lack of memory.", "admin"),
-			clientSwitch("NO-TOUCH", "7.2.0", "Accepted: reading changes nothing in Fila."),
-			clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientUnblock(),
-		},
-	}
+	return container("CLIENT", "connection", "2.4.0", "client connection commands",
+		clientCaching(), clientCapa(), clientGetName(), clientID(), clientInfo(), clientKill(), clientList(),
+		clientSwitch("NO-EVICT", "7.0.0", "Accepted: Fila never closes a connection for lack of memory.", "admin"),
+		clientSwitch("NO-TOUCH", "7.2.0", "Accepted: reading changes nothing in Fila."),
+		clientReply(), clientSetInfo(), clientSetName(), clientTracking(), clientUnblock(),
+	)
 }
 
 // connectionFlags are the flags of every subcommand of CLIENT.

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/faisca/fila/internal/command"
@@ -18,7 +19,7 @@ func commandTable() Spec {
 		Flags:       []string{"loading", "stale"},
 		ACL:         []string{"connection"},
 		Tips:        []string{"nondeterministic_output_order"},
-		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), help("COMMAND"), commandInfo(), commandList()},
+		Subcommands: []Spec{commandCount(), commandDocs(), commandGetKeys(), help("COMMAND", "server"), commandInfo(), commandList()},
 		Examples:    []Example{{"COMMAND", "..."}},
 		Room:        tableRoom("", (*entry).InfoBytes),
 		Memory:      "the description of each command named, or of all",
@@ -95,10 +96,7 @@ func commandList() Spec {
 					}
 				}
 			}
-			w.Array(len(names))
-			for _, n := range names {
-				w.BulkString(n)
-			}
+			writeTexts(w, names)
 			return nil
 		},
 	}
@@ -198,10 +196,24 @@ func commandDocs() Spec {
 	}
 }
 
-// help describes the HELP of a container, whose text follows from the container's Spec.
-func help(container string) Spec {
+// container describes a command of subcommands, and adds a HELP to them.
+func container(name, group, since, about string, subcommands ...Spec) Spec {
+	subcommands = append(subcommands, help(name, group))
+	slices.SortFunc(subcommands, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 	return Spec{
-		Name: "HELP", Group: groupOf(container), Since: sinceOf(container), Complexity: "O(1)", Returns: "array of status",
+		Name: name, Group: group, Since: since, Complexity: "Depends on subcommand.",
+		Summary: "A container for " + about + ".", Subcommands: subcommands,
+	}
+}
+
+// help describes the HELP of a container, whose text follows from the container's Spec.
+func help(container, group string) Spec {
+	since := "5.0.0"
+	if group == command.NativeGroup {
+		since = "0.1.0"
+	}
+	return Spec{
+		Name: "HELP", Group: group, Since: since, Complexity: "O(1)", Returns: "array of status",
 		Summary: "Lists the subcommands.",
 		Flags:   []string{"loading", "stale"},
 		ACL:     map[string][]string{"COMMAND": {"connection"}, "OBJECT": {"keyspace"}}[container],
@@ -210,32 +222,6 @@ func help(container string) Spec {
 			return nil
 		},
 	}
-}
-
-func groupOf(container string) string {
-	switch {
-	case container == "CLIENT":
-		return "connection"
-	case container == "OBJECT":
-		return "generic"
-	case container == "CLUSTER":
-		return clusterGroup
-	case container == "SENTINEL":
-		return sentinelGroup
-	case strings.HasPrefix(container, "FILA."):
-		return command.NativeGroup
-	case container == "PUBSUB":
-		return pubsubGroup
-	default:
-		return "server"
-	}
-}
-
-func sinceOf(container string) string {
-	if strings.HasPrefix(container, "FILA.") {
-		return "0.1.0"
-	}
-	return "5.0.0"
 }
 
 func writeHelp(w *resp.Writer, c *entry) {

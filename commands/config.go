@@ -14,10 +14,8 @@ import (
 )
 
 func config() Spec {
-	return Spec{
-		Name: "CONFIG", Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.",
-		Summary: "A container for server configuration commands.",
-		Subcommands: []Spec{{
+	return container("CONFIG", "server", "2.0.0", "server configuration commands",
+		Spec{
 			Name: "GET", Group: "server", Since: "2.0.0", Complexity: "O(N) where N is the number of settings", Returns: "map",
 			Summary: "Returns the settings whose names match one of the patterns.",
 			Differs: "Shows Fila's settings under their own names, and of Redis' those that tools ask for: " +
@@ -28,8 +26,7 @@ func config() Spec {
 			Room:     settingsRoom,
 			Memory:   "all settings",
 			Local:    configGet,
-		}, help("CONFIG"), configResetStat(), configRewrite(), configSet()},
-	}
+		}, configResetStat(), configRewrite(), configSet())
 }
 
 // redisSettings are settings of Redis that tools read and that Fila answers, besides the tunables.

@@ -10,11 +10,7 @@ import (
 )
 
 func cron() Spec {
-	return Spec{
-		Name: "FILA.CRON", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage recurring messages.",
-		Subcommands: []Spec{cronDel(), cronGet(), help("FILA.CRON"), cronList(), cronRun(), cronSet()},
-	}
+	return container("FILA.CRON", "fila", "0.1.0", "the commands that manage recurring messages", cronDel(), cronGet(), cronList(), cronRun(), cronSet())
 }
 
 func cronSet() Spec {
@@ -162,38 +158,31 @@ func cronGet() Spec {
 		Room:   always(3 * smallRoom),
 		Memory: "12 KiB",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &cronGetCall{name: in.Text("name"), user: in.User}, nil
+			name, user := in.Text("name"), in.User
+			return &answered[*engine.CronInfo]{take: func(tx *engine.Tx) (*engine.CronInfo, error) {
+				info, found := tx.Cron(name)
+				switch {
+				case !found:
+					return nil, nil
+				case !user.May(acl.Look, info.Queue):
+					return nil, errKeys()
+				}
+				return &info, nil
+			}, write: writeCron}, nil
 		},
 	}
 }
 
-type cronGetCall struct {
-	name  string
-	user  *acl.User // of the caller
-	info  engine.CronInfo
-	found bool
-}
-
-// Apply implements engine.Call.
-func (c *cronGetCall) Apply(tx *engine.Tx) error {
-	c.info, c.found = tx.Cron(c.name)
-	if c.found && !c.user.May(acl.Look, c.info.Queue) {
-		return errKeys()
-	}
-	return nil
-}
-
-// Render writes a map or nil.
-func (c *cronGetCall) Render(_ *Handler, w *resp.Writer) error {
-	if !c.found {
+// writeCron writes a recurring message with its next ticks, or nil if there is none.
+func writeCron(w *resp.Writer, i *engine.CronInfo) {
+	if i == nil {
 		w.Null()
-		return nil
+		return
 	}
-	f := cronFields(&c.info)
-	f.times("upcoming", c.info.Upcoming(upcomingTicks))
-	showCronRest(f, &c.info)
+	f := cronFields(i)
+	f.times("upcoming", i.Upcoming(upcomingTicks))
+	showCronRest(f, i)
 	f.write(w)
-	return nil
 }
 
 // upcomingTicks is how many ticks FILA.CRON GET shows.

@@ -310,10 +310,7 @@ func (f *fields) writeEach(w *resp.Writer) {
 func (v *field) writeMore(w *resp.Writer) {
 	switch more := v.more.(type) {
 	case []string:
-		w.Array(len(more))
-		for _, text := range more {
-			w.BulkString(text)
-		}
+		writeTexts(w, more)
 	case []time.Time:
 		w.Array(len(more))
 		for _, t := range more {
@@ -339,10 +336,10 @@ func writeMaps(w *resp.Writer, maps []fields) {
 // page is the common part of commands that list in pages. An iteration starts with cursor 0 and has
 // ended when the returned cursor is 0. What exists during the whole iteration is returned.
 type page struct {
-	cursor, next uint64
-	count        int
-	pattern      string
-	all          bool
+	cursor  uint64
+	count   int
+	pattern string
+	all     bool
 }
 
 const pageReply = "An array: the next cursor, 0 at the end, and an array. Entries that exist during the whole iteration are returned; those created or deleted meanwhile may be. "
@@ -367,13 +364,6 @@ func parsePage(in *input) page {
 
 // match reports whether a name matches the pattern, if there is one.
 func (p *page) match(name string) bool { return p.all || glob.Match(p.pattern, name) }
-
-// write writes the next cursor and n maps.
-func (p *page) write(w *resp.Writer, n int, each func(i int) *fields) {
-	w.Array(2)
-	w.BulkString(strconv.FormatUint(p.next, 10))
-	writeEach(w, n, each)
-}
 
 // writeEach writes an array of n maps. Each map is made when it is written, so a large page is never
 // in memory as a whole.

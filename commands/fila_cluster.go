@@ -15,11 +15,7 @@ import (
 // also without a leader; the others are done by the leader, whichever node gets them.
 
 func filaCluster() Spec {
-	return Spec{
-		Name: "FILA.CLUSTER", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands of a cluster of nodes, see docs/how-to/cluster.md.",
-		Subcommands: []Spec{help("FILA.CLUSTER"), clusterLearner(), clusterRemove(), clusterStatus(), clusterTransfer(), clusterVerify(), clusterVoter()},
-	}
+	return container("FILA.CLUSTER", "fila", "0.1.0", "the commands of a cluster of nodes, see docs/how-to/cluster.md", clusterLearner(), clusterRemove(), clusterStatus(), clusterTransfer(), clusterVerify(), clusterVoter())
 }
 
 // noCluster is what they answer without one.
@@ -99,51 +95,46 @@ func clusterSpec(name, complexity, returns, summary string, args ...Arg) Spec {
 	}
 }
 
-func clusterLearner() Spec {
-	s := clusterSpec("LEARNER", "O(1)", "status",
-		"Takes the vote of a node that does not lead, until FILA.CLUSTER VOTER. It keeps a copy of everything. A learner that may vote gets a vote in its place. It is refused if fewer than three voters were left, or no majority of them answers.",
-		nodeArg(false))
-	s.Examples = []Example{{"FILA.CLUSTER LEARNER c", noCluster}}
+// clusterOperation describes what the leader does with a node, and answers with OK.
+func clusterOperation(name, example string, node Arg, do func(r Replication, node string, done func(error)), summary string) Spec {
+	s := clusterSpec(name, "O(1)", "status", summary, node)
+	s.Examples = []Example{{example, noCluster}}
 	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
 		node := in.Text("node")
-		return s.operate(func(r Replication, done func(error)) { r.Learner(node, done) })
+		return s.await(func(r Replication, done func(func(*resp.Writer))) func() {
+			do(r, node, func(err error) {
+				done(func(w *resp.Writer) {
+					if err != nil {
+						writeError(w, clusterError(err))
+						return
+					}
+					w.OK()
+				})
+			})
+			return func() {}
+		}, nil)
 	}
 	return s
+}
+
+func clusterLearner() Spec {
+	return clusterOperation("LEARNER", "FILA.CLUSTER LEARNER c", nodeArg(false), Replication.Learner,
+		"Takes the vote of a node that does not lead, until FILA.CLUSTER VOTER. It keeps a copy of everything. A learner that may vote gets a vote in its place. It is refused if fewer than three voters were left, or no majority of them answers.")
 }
 
 func clusterVoter() Spec {
-	s := clusterSpec("VOTER", "O(1)", "status",
-		"Ends FILA.CLUSTER LEARNER: the node gets a vote as soon as it has caught up and there is room for a voter, of which there are three, or five with five nodes. Does not wait for that. Refused for other learners while there is no room.",
-		nodeArg(false))
-	s.Examples = []Example{{"FILA.CLUSTER VOTER c", noCluster}}
-	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
-		node := in.Text("node")
-		return s.operate(func(r Replication, done func(error)) { r.Voter(node, done) })
-	}
-	return s
+	return clusterOperation("VOTER", "FILA.CLUSTER VOTER c", nodeArg(false), Replication.Voter,
+		"Ends FILA.CLUSTER LEARNER: the node gets a vote as soon as it has caught up and there is room for a voter, of which there are three, or five with five nodes. Does not wait for that. Refused for other learners while there is no room.")
 }
 
 func clusterRemove() Spec {
-	s := clusterSpec("REMOVE", "O(1)", "status",
-		"Removes a node that does not lead from the cluster. Its process ends; to bring it back, start it with an empty disk. It is refused if the nodes that are left and answer were no majority.",
-		nodeArg(false))
-	s.Examples = []Example{{"FILA.CLUSTER REMOVE c", noCluster}}
-	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
-		node := in.Text("node")
-		return s.operate(func(r Replication, done func(error)) { r.Remove(node, done) })
-	}
-	return s
+	return clusterOperation("REMOVE", "FILA.CLUSTER REMOVE c", nodeArg(false), Replication.Remove,
+		"Removes a node that does not lead from the cluster. Its process ends; to bring it back, start it with an empty disk. It is refused if the nodes that are left and answer were no majority.")
 }
 
 func clusterTransfer() Spec {
-	s := clusterSpec("TRANSFER", "O(1)", "status",
-		"Hands the leadership over to a node, or without one to that which has most of the log. Clients see a pause and no error.", nodeArg(true))
-	s.Examples = []Example{{"FILA.CLUSTER TRANSFER b", noCluster}}
-	s.Local = func(s *Session, in *input, _ *resp.Writer) error {
-		to := in.Text("node")
-		return s.operate(func(r Replication, done func(error)) { r.Transfer(to, done) })
-	}
-	return s
+	return clusterOperation("TRANSFER", "FILA.CLUSTER TRANSFER b", nodeArg(true), Replication.Transfer,
+		"Hands the leadership over to a node, or without one to that which has most of the log. Clients see a pause and no error.")
 }
 
 func clusterVerify() Spec {
@@ -180,22 +171,6 @@ func verifiedFields(v *Verified) *fields {
 	f.count("records", v.Records)
 	f.text("reason", clipReason(v.Reason))
 	return &f
-}
-
-// operate has the leader do something that is answered with OK.
-func (s *Session) operate(do func(r Replication, done func(error))) error {
-	return s.await(func(r Replication, done func(func(*resp.Writer))) func() {
-		do(r, func(err error) {
-			done(func(w *resp.Writer) {
-				if err != nil {
-					writeError(w, clusterError(err))
-					return
-				}
-				w.OK()
-			})
-		})
-		return func() {}
-	}, nil)
 }
 
 // reasonMax bounds what a reply says of the troubles of one node, in bytes.

@@ -9,11 +9,7 @@ import (
 )
 
 func key() Spec {
-	return Spec{
-		Name: "FILA.KEY", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage a fairness key of a queue.",
-		Subcommands: []Spec{keyDel(), keyGet(), help("FILA.KEY"), keyPause(), keyResume(), keySet()},
-	}
+	return container("FILA.KEY", "fila", "0.1.0", "the commands that manage a fairness key of a queue", keyDel(), keyGet(), keyPause(), keyResume(), keySet())
 }
 
 func keyArgs(more ...Arg) []Arg {

@@ -12,11 +12,7 @@ import (
 )
 
 func latency() Spec {
-	return Spec{
-		Name: "LATENCY", Group: "server", Since: "2.8.13", Complexity: "Depends on subcommand.",
-		Summary:     "A container for latency diagnostics commands.",
-		Subcommands: []Spec{latencyDoctor(), help("LATENCY"), latencyHistogram(), latencyHistory(), latencyLatest(), latencyReset()},
-	}
+	return container("LATENCY", "server", "2.8.13", "latency diagnostics commands", latencyDoctor(), latencyHistogram(), latencyHistory(), latencyLatest(), latencyReset())
 }
 
 // latencySpec is the common part of the subcommands of LATENCY.
@@ -187,51 +183,46 @@ func usec(d time.Duration) string { return strconv.FormatFloat(float64(d)/1e3, '
 
 func slowlogCommand() Spec {
 	flags := []string{"admin", "loading", "stale"}
-	return Spec{
-		Name: "SLOWLOG", Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.",
-		Summary: "A container for slow log commands.",
-		Subcommands: []Spec{
-			{
-				Name: "GET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
-				Returns: "array of array (integer, integer, integer, array of string, string, string)",
-				Summary: "Returns the newest entries of the slow log.",
-				Differs: "The time runs from reading the command until its reply may be sent, including the commit, without waiting for messages.",
-				Reply:   "An array of entries: number, Unix time, microseconds, arguments, client's address and name.",
-				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "nondeterministic_output"},
-				Args:     []Arg{{Name: "count", Type: Integer, Optional: true, Min: -1}},
-				Refuse:   refuseSlowCount,
-				Examples: []Example{{"SLOWLOG GET 2", "(empty array)"}},
-				Room:     slowRoom,
-				Memory:   "6 KiB for each entry",
-				Local: func(s *Session, in *input, w *resp.Writer) error {
-					writeSlow(w, s.handler.slow.Newest(in.Integer("count", slowDefault)))
-					return nil
-				},
-			},
-			help("SLOWLOG"),
-			{
-				Name: "LEN", Group: "server", Since: "2.2.12", Complexity: "O(1)", Returns: "integer",
-				Summary: "Returns the number of entries in the slow log.",
-				Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
-				Examples: []Example{{"SLOWLOG LEN", "(integer) 0"}},
-				Local: func(s *Session, _ *input, w *resp.Writer) error {
-					w.Int(int64(s.handler.slow.Len()))
-					return nil
-				},
-			},
-			{
-				Name: "RESET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries", Returns: "status",
-				Summary: "Empties the slow log.",
-				Flags:   flags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-				Examples: []Example{{"SLOWLOG RESET", "OK"}},
-				Local: func(s *Session, _ *input, w *resp.Writer) error {
-					s.handler.slow.Reset()
-					w.OK()
-					return nil
-				},
+	return container("SLOWLOG", "server", "2.2.12", "slow log commands",
+		Spec{
+			Name: "GET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
+			Returns: "array of array (integer, integer, integer, array of string, string, string)",
+			Summary: "Returns the newest entries of the slow log.",
+			Differs: "The time runs from reading the command until its reply may be sent, including the commit, without waiting for messages.",
+			Reply:   "An array of entries: number, Unix time, microseconds, arguments, client's address and name.",
+			Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "nondeterministic_output"},
+			Args:     []Arg{{Name: "count", Type: Integer, Optional: true, Min: -1}},
+			Refuse:   refuseSlowCount,
+			Examples: []Example{{"SLOWLOG GET 2", "(empty array)"}},
+			Room:     slowRoom,
+			Memory:   "6 KiB for each entry",
+			Local: func(s *Session, in *input, w *resp.Writer) error {
+				writeSlow(w, s.handler.slow.Newest(in.Integer("count", slowDefault)))
+				return nil
 			},
 		},
-	}
+		Spec{
+			Name: "LEN", Group: "server", Since: "2.2.12", Complexity: "O(1)", Returns: "integer",
+			Summary: "Returns the number of entries in the slow log.",
+			Flags:   flags, Quiet: true, Tips: []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
+			Examples: []Example{{"SLOWLOG LEN", "(integer) 0"}},
+			Local: func(s *Session, _ *input, w *resp.Writer) error {
+				w.Int(int64(s.handler.slow.Len()))
+				return nil
+			},
+		},
+		Spec{
+			Name: "RESET", Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries", Returns: "status",
+			Summary: "Empties the slow log.",
+			Flags:   flags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+			Examples: []Example{{"SLOWLOG RESET", "OK"}},
+			Local: func(s *Session, _ *input, w *resp.Writer) error {
+				s.handler.slow.Reset()
+				w.OK()
+				return nil
+			},
+		},
+	)
 }
 
 // slowDefault is the default count of SLOWLOG GET.
@@ -255,10 +246,7 @@ func writeSlow(w *resp.Writer, entries []telemetry.SlowCommand) {
 		w.Int(e.ID)
 		w.Int(e.At.Unix())
 		w.Int(e.Took.Microseconds())
-		w.Array(len(e.Args))
-		for _, a := range e.Args {
-			w.BulkString(a)
-		}
+		writeTexts(w, e.Args)
 		w.BulkString(e.Addr)
 		w.BulkString(e.Name)
 	}

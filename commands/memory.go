@@ -14,11 +14,7 @@ import (
 )
 
 func memory() Spec {
-	return Spec{
-		Name: "MEMORY", Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for memory diagnostics commands.",
-		Subcommands: []Spec{help("MEMORY"), memoryUsage()},
-	}
+	return container("MEMORY", "server", "4.0.0", "memory diagnostics commands", memoryUsage())
 }
 
 func memoryUsage() Spec {

@@ -268,37 +268,32 @@ func cluster() Spec {
 			return nil
 		}
 	}
-	return Spec{
-		Name: "CLUSTER", Group: clusterGroup, Since: "3.0.0", Complexity: "Depends on subcommand.",
-		Summary: "A container for commands about the nodes, for clients of Redis Cluster.",
-		Subcommands: []Spec{
-			help("CLUSTER"),
-			about(Spec{Name: "INFO", Since: "3.0.0", Returns: "text", Summary: "Returns the state of the cluster: fail while no node leads."}, nil, text((*topology.View).InfoText)),
-			about(Spec{
-				Name: "KEYSLOT", Since: "3.0.0", Returns: "integer", Summary: "Returns the slot of the name of a queue.", Args: []Arg{{Name: "key", Type: String}},
-			}, nil, func(_ *Session, _ *topology.View, in *input, w *resp.Writer) error {
-				w.Int(int64(topology.Slot(in.Bytes("key"))))
+	return container("CLUSTER", clusterGroup, "3.0.0", "commands about the nodes, for clients of Redis Cluster",
+		about(Spec{Name: "INFO", Since: "3.0.0", Returns: "text", Summary: "Returns the state of the cluster: fail while no node leads."}, nil, text((*topology.View).InfoText)),
+		about(Spec{
+			Name: "KEYSLOT", Since: "3.0.0", Returns: "integer", Summary: "Returns the slot of the name of a queue.", Args: []Arg{{Name: "key", Type: String}},
+		}, nil, func(_ *Session, _ *topology.View, in *input, w *resp.Writer) error {
+			w.Int(int64(topology.Slot(in.Bytes("key"))))
+			return nil
+		}),
+		about(Spec{Name: "MYID", Since: "3.0.0", Returns: "string", Summary: "Returns the id by which replies of CLUSTER name this node."}, nil,
+			func(_ *Session, v *topology.View, _ *input, w *resp.Writer) error {
+				w.BulkString(v.NodeID(v.Self))
 				return nil
 			}),
-			about(Spec{Name: "MYID", Since: "3.0.0", Returns: "string", Summary: "Returns the id by which replies of CLUSTER name this node."}, nil,
-				func(_ *Session, v *topology.View, _ *input, w *resp.Writer) error {
-					w.BulkString(v.NodeID(v.Self))
-					return nil
-				}),
-			about(Spec{Name: "NODES", Since: "3.0.0", Returns: "text", Summary: "Describes the nodes, one on a line."}, nodesRoom, text((*topology.View).NodesText)),
-			about(Spec{Name: "SHARDS", Since: "7.0.0", Returns: "array of map", Summary: "Describes the one shard: its slots and its nodes."}, nodesRoom,
-				func(s *Session, v *topology.View, _ *input, w *resp.Writer) error {
-					v.WriteShards(w, s.secure)
-					return nil
-				}),
-			about(Spec{
-				Name: "SLOTS", Since: "3.0.0", Returns: "array of array", Summary: "Returns the one range of slots with its nodes, the leader first, then its replicas.",
-			}, nodesRoom, func(_ *Session, v *topology.View, _ *input, w *resp.Writer) error {
-				v.WriteSlots(w)
+		about(Spec{Name: "NODES", Since: "3.0.0", Returns: "text", Summary: "Describes the nodes, one on a line."}, nodesRoom, text((*topology.View).NodesText)),
+		about(Spec{Name: "SHARDS", Since: "7.0.0", Returns: "array of map", Summary: "Describes the one shard: its slots and its nodes."}, nodesRoom,
+			func(s *Session, v *topology.View, _ *input, w *resp.Writer) error {
+				v.WriteShards(w, s.secure)
 				return nil
 			}),
-		},
-	}
+		about(Spec{
+			Name: "SLOTS", Since: "3.0.0", Returns: "array of array", Summary: "Returns the one range of slots with its nodes, the leader first, then its replicas.",
+		}, nodesRoom, func(_ *Session, v *topology.View, _ *input, w *resp.Writer) error {
+			v.WriteSlots(w)
+			return nil
+		}),
+	)
 }
 
 func asking() Spec {
@@ -372,32 +367,27 @@ func sentinel() Spec {
 	replicas := func(as, since string) Spec {
 		return about(Spec{Name: as, Since: since, Returns: "array of map", Summary: "Describes the nodes that do not lead.", Args: name}, nodesRoom, written((*topology.View).WriteReplicas))
 	}
-	return Spec{
-		Name: "SENTINEL", Group: sentinelGroup, Since: "2.8.4", Complexity: "Depends on subcommand.",
-		Summary: "A container for commands about the leader, for clients of Redis Sentinel.",
-		Subcommands: []Spec{
-			about(Spec{Name: "CKQUORUM", Since: "2.8.4", Returns: "status", Summary: "Tells whether as many nodes are up as it takes to elect a leader.", Args: name}, nil,
-				func(v *topology.View, w *resp.Writer) error {
-					text, ok := v.Quorum()
-					if !ok {
-						return command.Refuse("NOQUORUM", text)
-					}
-					w.Status("OK " + text)
-					return nil
-				}),
-			about(Spec{
-				Name: "GET-MASTER-ADDR-BY-NAME", Since: "2.8.4", Returns: "array (string, string) or nil",
-				Summary: "Returns host and port of the leader, of the last one while none leads.", Args: name,
-			}, nil, written(func(v *topology.View, w *resp.Writer) { v.WriteAddr(w, v.Name) })),
-			help("SENTINEL"),
-			about(Spec{Name: "MASTER", Since: "2.8.4", Returns: "map", Summary: "Describes the leader.", Args: name}, nil, written((*topology.View).WriteMaster)),
-			about(Spec{Name: "MASTERS", Since: "2.8.4", Returns: "array of map", Summary: "Describes the leader, the one master."}, nil, written((*topology.View).WriteMasters)),
-			about(Spec{Name: "MYID", Since: "6.2.0", Returns: "string", Summary: "Returns the id by which replies of SENTINEL name this node."}, nil,
-				written(func(v *topology.View, w *resp.Writer) { w.BulkString(v.SentinelID(v.Self)) })),
-			replicas("REPLICAS", "5.0.0"),
-			about(Spec{Name: "SENTINELS", Since: "2.8.4", Returns: "array of map", Summary: "Describes the other nodes with a port for clients of Redis Sentinel.", Args: name}, nodesRoom,
-				written((*topology.View).WriteSentinels)),
-			replicas("SLAVES", "2.8.0"),
-		},
-	}
+	return container("SENTINEL", sentinelGroup, "2.8.4", "commands about the leader, for clients of Redis Sentinel",
+		about(Spec{Name: "CKQUORUM", Since: "2.8.4", Returns: "status", Summary: "Tells whether as many nodes are up as it takes to elect a leader.", Args: name}, nil,
+			func(v *topology.View, w *resp.Writer) error {
+				text, ok := v.Quorum()
+				if !ok {
+					return command.Refuse("NOQUORUM", text)
+				}
+				w.Status("OK " + text)
+				return nil
+			}),
+		about(Spec{
+			Name: "GET-MASTER-ADDR-BY-NAME", Since: "2.8.4", Returns: "array (string, string) or nil",
+			Summary: "Returns host and port of the leader, of the last one while none leads.", Args: name,
+		}, nil, written(func(v *topology.View, w *resp.Writer) { v.WriteAddr(w, v.Name) })),
+		about(Spec{Name: "MASTER", Since: "2.8.4", Returns: "map", Summary: "Describes the leader.", Args: name}, nil, written((*topology.View).WriteMaster)),
+		about(Spec{Name: "MASTERS", Since: "2.8.4", Returns: "array of map", Summary: "Describes the leader, the one master."}, nil, written((*topology.View).WriteMasters)),
+		about(Spec{Name: "MYID", Since: "6.2.0", Returns: "string", Summary: "Returns the id by which replies of SENTINEL name this node."}, nil,
+			written(func(v *topology.View, w *resp.Writer) { w.BulkString(v.SentinelID(v.Self)) })),
+		replicas("REPLICAS", "5.0.0"),
+		about(Spec{Name: "SENTINELS", Since: "2.8.4", Returns: "array of map", Summary: "Describes the other nodes with a port for clients of Redis Sentinel.", Args: name}, nodesRoom,
+			written((*topology.View).WriteSentinels)),
+		replicas("SLAVES", "2.8.0"),
+	)
 }

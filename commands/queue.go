@@ -11,11 +11,7 @@ import (
 )
 
 func queue() Spec {
-	return Spec{
-		Name: "FILA.QUEUE", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage queues.",
-		Subcommands: []Spec{queueAlter(), queueApply(), queueCreate(), queueDelete(), help("FILA.QUEUE"), queueInfo(), queueList(), queuePause(), queueResume()},
-	}
+	return container("FILA.QUEUE", "fila", "0.1.0", "the commands that manage queues", queueAlter(), queueApply(), queueCreate(), queueDelete(), queueInfo(), queueList(), queuePause(), queueResume())
 }
 
 // queueOptions returns the settings of a queue as arguments, in the order of INFO.

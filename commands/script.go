@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -12,11 +13,7 @@ import (
 )
 
 func script() Spec {
-	return Spec{
-		Name: "FILA.SCRIPT", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage the Lua hooks of queues.",
-		Subcommands: []Spec{scriptDel(), scriptGet(), help("FILA.SCRIPT"), scriptHistory(), scriptList(), scriptLoad(), scriptRollback(), scriptStats(), scriptTest()},
-	}
+	return container("FILA.SCRIPT", "fila", "0.1.0", "the commands that manage the Lua hooks of queues", scriptDel(), scriptGet(), scriptHistory(), scriptList(), scriptLoad(), scriptRollback(), scriptStats(), scriptTest())
 }
 
 // hookArgs are a queue and one of its hooks, and what follows them.
@@ -229,7 +226,16 @@ func scriptGet() Spec {
 		Room:   func(s *Session, in *input) int { return tinyRoom + s.handler.cfg.Limits.Script },
 		Memory: "`limits.script_bytes`",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &scriptGetCall{hookFind: hookFind{queue: in.Text("queue"), kind: hookKind(in)}}, nil
+			queue, kind := in.Text("queue"), hookKind(in)
+			return &answered[string]{take: func(tx *engine.Tx) (source string, err error) {
+				list, err := tx.Scripts(queue)
+				for _, s := range list {
+					if s.Kind == kind {
+						source = s.Source
+					}
+				}
+				return source, err
+			}, write: writeName}, nil
 		},
 	}
 }
@@ -253,18 +259,6 @@ func (c *hookFind) Apply(tx *engine.Tx) error {
 	return err
 }
 
-type scriptGetCall struct{ hookFind }
-
-// Render writes the source or nil.
-func (c *scriptGetCall) Render(_ *Handler, w *resp.Writer) error {
-	if !c.found {
-		w.Null()
-		return nil
-	}
-	w.BulkString(c.info.Source)
-	return nil
-}
-
 func scriptList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is the number of queues", Returns: "array of map",
@@ -282,36 +276,26 @@ func scriptList() Spec {
 		Room:   hooksRoom,
 		Memory: "200 bytes for each hook",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &scriptListCall{queue: in.Text("queue"), all: !in.Has("queue"), user: in.User}, nil
+			queue, user := in.Text("queue"), in.User
+			if in.Has("queue") {
+				return answerMaps(scriptsOf(queue), hookFields), nil
+			}
+			return answerMaps(func(tx *engine.Tx) ([]engine.ScriptInfo, error) {
+				list, err := tx.Scripts("")
+				return slices.DeleteFunc(list, func(s engine.ScriptInfo) bool { return !user.May(acl.Look, s.Queue) }), err
+			}, hookFields), nil
 		},
 	}
 }
 
-type scriptListCall struct {
-	queue string
-	all   bool
-	user  *acl.User // that asks
-	list  []engine.ScriptInfo
-}
-
-// Apply implements engine.Call.
-func (c *scriptListCall) Apply(tx *engine.Tx) error {
-	if c.queue == "" && !c.all {
-		return command.Refuse("NOQUEUE", `no such queue: ""`)
-	}
-	list, err := tx.Scripts(c.queue)
-	for i := range list {
-		if c.user.May(acl.Look, list[i].Queue) {
-			c.list = append(c.list, list[i])
+// scriptsOf returns what reads the hooks of one queue.
+func scriptsOf(queue string) func(tx *engine.Tx) ([]engine.ScriptInfo, error) {
+	return func(tx *engine.Tx) ([]engine.ScriptInfo, error) {
+		if queue == "" {
+			return nil, command.Refuse("NOQUEUE", `no such queue: ""`)
 		}
+		return tx.Scripts(queue)
 	}
-	return err
-}
-
-// Render writes an array of maps.
-func (c *scriptListCall) Render(_ *Handler, w *resp.Writer) error {
-	writeEach(w, len(c.list), func(i int) *fields { return hookFields(&c.list[i]) })
-	return nil
 }
 
 func hookFields(s *engine.ScriptInfo) *fields {
@@ -349,27 +333,19 @@ func scriptStats() Spec {
 			{`FILA.SCRIPT LOAD orders ON_FAILURE "function on_failure(msg) return { action = 'dlq' } end"`, "..."},
 			{"FILA.SCRIPT STATS orders", "..."},
 		},
-		Parse: func(_ *Session, in *input) (call, error) {
-			return &scriptStatsCall{scriptListCall{queue: in.Text("queue")}}, nil
+		Parse: func(s *Session, in *input) (call, error) {
+			h := s.handler
+			// The figures are asked for where they are written and not in the turn: a hook counts under a
+			// lock, which the loop must not wait for.
+			return answerMaps(scriptsOf(in.Text("queue")), func(info *engine.ScriptInfo) *fields {
+				var stats hook.Stats
+				if info.Hook != nil {
+					stats = info.Hook.Stats(h.cfg.Now())
+				}
+				return hookStatsFields(info, &stats)
+			}), nil
 		},
 	}
-}
-
-type scriptStatsCall struct{ scriptListCall }
-
-// Render writes an array of maps. The figures are asked for here and not in the
-// turn: a hook counts under a lock, which the loop must not wait for.
-func (c *scriptStatsCall) Render(h *Handler, w *resp.Writer) error {
-	maps := make([]fields, len(c.list))
-	for i := range c.list {
-		var s hook.Stats
-		if hook := c.list[i].Hook; hook != nil {
-			s = hook.Stats(h.cfg.Now())
-		}
-		maps[i] = *hookStatsFields(&c.list[i], &s)
-	}
-	writeMaps(w, maps)
-	return nil
 }
 
 func hookStatsFields(info *engine.ScriptInfo, s *hook.Stats) *fields {

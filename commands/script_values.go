@@ -12,11 +12,7 @@ import (
 // The commands of this file are about what scripts read: the runtime configuration, and signals.
 
 func configValues() Spec {
-	return Spec{
-		Name: "FILA.CONFIG", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage the runtime configuration, which scripts read with fila.get.",
-		Subcommands: []Spec{configValueDel(), configValueGet(), help("FILA.CONFIG"), configValueList(), configValueSet()},
-	}
+	return container("FILA.CONFIG", "fila", "0.1.0", "the commands that manage the runtime configuration, which scripts read with fila.get", configValueDel(), configValueGet(), configValueList(), configValueSet())
 }
 
 func configValueSet() Spec {
@@ -169,19 +165,12 @@ func (c *configValueListCall) Render(_ *Handler, w *resp.Writer) error {
 	} else {
 		w.BulkString(hex.EncodeToString([]byte(c.next)))
 	}
-	w.Array(len(c.pairs))
-	for _, text := range c.pairs {
-		w.BulkString(text)
-	}
+	writeTexts(w, c.pairs)
 	return nil
 }
 
 func signal() Spec {
-	return Spec{
-		Name: "FILA.SIGNAL", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands of signals: sums that fade with time.",
-		Subcommands: []Spec{signalAdd(), signalDel(), signalGet(), help("FILA.SIGNAL"), signalList()},
-	}
+	return container("FILA.SIGNAL", "fila", "0.1.0", "the commands of signals: sums that fade with time", signalAdd(), signalDel(), signalGet(), signalList())
 }
 
 func signalAdd() Spec {

@@ -63,21 +63,17 @@ func timeNow() Spec {
 }
 
 func module() Spec {
-	return Spec{
-		Name: "MODULE", Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.",
-		Summary: "A container for module commands.",
-		Subcommands: []Spec{help("MODULE"), {
-			Name: "LIST", Group: "server", Since: "4.0.0", Complexity: "O(1)", Returns: "array of map",
-			Summary:  "Returns the loaded modules: none.",
-			Flags:    []string{"admin", "noscript"},
-			Tips:     []string{"nondeterministic_output_order"},
-			Examples: []Example{{"MODULE LIST", "(empty array)"}},
-			Local: func(_ *Session, _ *input, w *resp.Writer) error {
-				w.Array(0)
-				return nil
-			},
-		}},
-	}
+	return container("MODULE", "server", "4.0.0", "module commands", Spec{
+		Name: "LIST", Group: "server", Since: "4.0.0", Complexity: "O(1)", Returns: "array of map",
+		Summary:  "Returns the loaded modules: none.",
+		Flags:    []string{"admin", "noscript"},
+		Tips:     []string{"nondeterministic_output_order"},
+		Examples: []Example{{"MODULE LIST", "(empty array)"}},
+		Local: func(_ *Session, _ *input, w *resp.Writer) error {
+			w.Array(0)
+			return nil
+		},
+	})
 }
 
 func backup() Spec {
@@ -122,25 +118,16 @@ func bgsave() Spec {
 			{"BGSAVE", "..."},
 			{"BGSAVE SCHEDULE NOW", "(error) ERR syntax error"},
 		},
-		Parse: func(*Session, *input) (call, error) { return &bgsaveCall{}, nil },
+		Parse: func(*Session, *input) (call, error) {
+			return &answered[string]{take: func(tx *engine.Tx) (string, error) {
+				_, err := tx.Backup(&engine.Backup{})
+				if errors.Is(err, engine.ErrBackupRunning) {
+					err = command.Refuse("ERR", "Background save already in progress")
+				}
+				return "Background saving started", err
+			}, write: (*resp.Writer).Status}, nil
+		},
 	}
-}
-
-type bgsaveCall struct{}
-
-// Apply implements engine.Call.
-func (c *bgsaveCall) Apply(tx *engine.Tx) error {
-	_, err := tx.Backup(&engine.Backup{})
-	if errors.Is(err, engine.ErrBackupRunning) {
-		return command.Refuse("ERR", "Background save already in progress")
-	}
-	return err
-}
-
-// Render confirms that the backup has begun.
-func (c *bgsaveCall) Render(_ *Handler, w *resp.Writer) error {
-	w.Status("Background saving started")
-	return nil
 }
 
 func lastsave() Spec {

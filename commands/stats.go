@@ -155,32 +155,16 @@ func figures() Spec {
 			if in.Has("queue") && (in.Has("match") || in.Has("cursor") || in.Has("count")) {
 				return nil, command.Refuse("ERR", "QUEUE is a page of one queue, it does not go with MATCH, CURSOR and COUNT")
 			}
-			c := &figuresCall{page: parsePage(in), user: in.User, req: engine.Figures{Queue: in.Text("queue")}}
-			return c, in.Filled("queue", "QUEUE", "without it all queues are listed")
+			p, user, now := parsePage(in), in.User, time.Time{}
+			req := engine.Figures{Queue: in.Text("queue"), Cursor: p.cursor, Count: p.count}
+			req.Match = func(name string) bool { return p.match(name) && user.May(acl.Look, name) }
+			return answerPage(func(tx *engine.Tx) (uint64, []*engine.QueueFigures, error) {
+				got, err := tx.Figures(&req)
+				now = got.Now
+				return got.Next, got.Queues, err
+			}, func(q **engine.QueueFigures) *fields { return figuresFields(*q, now) }), in.Filled("queue", "QUEUE", "without it all queues are listed")
 		},
 	}
-}
-
-type figuresCall struct {
-	page
-	user *acl.User
-	req  engine.Figures
-	got  engine.FiguresPage
-}
-
-// Apply implements engine.Call.
-func (c *figuresCall) Apply(tx *engine.Tx) (err error) {
-	c.req.Cursor, c.req.Count = c.cursor, c.count
-	c.req.Match = func(name string) bool { return c.match(name) && c.user.May(acl.Look, name) }
-	c.got, err = tx.Figures(&c.req)
-	c.next = c.got.Next
-	return err
-}
-
-// Render writes the next cursor and the queues.
-func (c *figuresCall) Render(_ *Handler, w *resp.Writer) error {
-	c.write(w, len(c.got.Queues), func(i int) *fields { return figuresFields(c.got.Queues[i], c.got.Now) })
-	return nil
 }
 
 // statsOf returns the figures of the engine.

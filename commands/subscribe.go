@@ -263,31 +263,26 @@ func pubsub() Spec {
 			},
 		}
 	}
-	return Spec{
-		Name: "PUBSUB", Group: pubsubGroup, Since: "2.8.0", Complexity: "Depends on subcommand.",
-		Summary: "A container for commands that show subscriptions.",
-		Subcommands: []Spec{
-			leaf("CHANNELS", "array of string", "64 bytes and the name for each channel", "Lists the channels that have subscribers by name.",
-				[]Arg{{Name: "pattern", Type: Pattern, Optional: true}}, Example{"PUBSUB CHANNELS fila:*", "(empty array)"}, channelsRoom, pubsubChannels),
-			help("PUBSUB"),
-			leaf("NUMPAT", "integer", "", "Counts the patterns that are subscribed to.", nil, Example{"PUBSUB NUMPAT", "(integer) 0"}, nil,
-				func(h *events.Hub, _ *input, w *resp.Writer) {
-					_, n := h.Size()
-					w.Int(int64(n))
-				}),
-			leaf("NUMSUB", "array of (string or integer)", "64 bytes for each channel named", "Counts the subscribers of each channel by name.",
-				[]Arg{{Name: "channel", Type: String, Optional: true, Multiple: true}},
-				Example{"PUBSUB NUMSUB fila:orders:dead", "1) \"fila:orders:dead\"\n2) (integer) 0"}, words("channel", perWord),
-				func(h *events.Hub, in *input, w *resp.Writer) {
-					names := in.List("channel")
-					w.Array(2 * len(names))
-					for _, name := range names {
-						w.Bulk(name)
-						w.Int(int64(h.Subscribers(name)))
-					}
-				}),
-		},
-	}
+	return container("PUBSUB", pubsubGroup, "2.8.0", "commands that show subscriptions",
+		leaf("CHANNELS", "array of string", "64 bytes and the name for each channel", "Lists the channels that have subscribers by name.",
+			[]Arg{{Name: "pattern", Type: Pattern, Optional: true}}, Example{"PUBSUB CHANNELS fila:*", "(empty array)"}, channelsRoom, pubsubChannels),
+		leaf("NUMPAT", "integer", "", "Counts the patterns that are subscribed to.", nil, Example{"PUBSUB NUMPAT", "(integer) 0"}, nil,
+			func(h *events.Hub, _ *input, w *resp.Writer) {
+				_, n := h.Size()
+				w.Int(int64(n))
+			}),
+		leaf("NUMSUB", "array of (string or integer)", "64 bytes for each channel named", "Counts the subscribers of each channel by name.",
+			[]Arg{{Name: "channel", Type: String, Optional: true, Multiple: true}},
+			Example{"PUBSUB NUMSUB fila:orders:dead", "1) \"fila:orders:dead\"\n2) (integer) 0"}, words("channel", perWord),
+			func(h *events.Hub, in *input, w *resp.Writer) {
+				names := in.List("channel")
+				w.Array(2 * len(names))
+				for _, name := range names {
+					w.Bulk(name)
+					w.Int(int64(h.Subscribers(name)))
+				}
+			}),
+	)
 }
 
 func pubsubChannels(h *events.Hub, in *input, w *resp.Writer) {

@@ -5,11 +5,7 @@ import (
 )
 
 func throttle() Spec {
-	return Spec{
-		Name: "FILA.THROTTLE", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that manage throttles.",
-		Subcommands: []Spec{throttleDel(), throttleGet(), help("FILA.THROTTLE"), throttleList(), throttleSet()},
-	}
+	return container("FILA.THROTTLE", "fila", "0.1.0", "the commands that manage throttles", throttleDel(), throttleGet(), throttleList(), throttleSet())
 }
 
 func throttleSet() Spec {

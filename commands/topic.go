@@ -10,11 +10,7 @@ import (
 )
 
 func topic() Spec {
-	return Spec{
-		Name: "FILA.TOPIC", Group: "fila", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:     "A container for the commands that bind queues to topics.",
-		Subcommands: []Spec{topicBind(), help("FILA.TOPIC"), topicInfo(), topicList(), topicUnbind()},
-	}
+	return container("FILA.TOPIC", "fila", "0.1.0", "the commands that bind queues to topics", topicBind(), topicInfo(), topicList(), topicUnbind())
 }
 
 func topicBind() Spec {
