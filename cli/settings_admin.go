@@ -11,40 +11,22 @@ import (
 // fairness keys.
 func adminSettings(c *Admin) []setting {
 	return []setting{
-		{
-			name:  "admin.listen_addr",
-			value: text{to: &c.ListenAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
-			doc: "Where operators reach the broker over HTTP: health, metrics, commands and live figures, see [admin](admin.md). Empty: nowhere. An address " +
-				"that other machines can reach is refused unless clients have to authenticate, and without TLS unless `admin.plain` is true.",
-		},
-		{
-			name:  "admin.tls",
-			value: boolean{to: &c.TLS},
-			doc:   "Whether it is HTTPS, with the files of `tls.*`. `tls.auth_clients` and `tls.auth_clients_user` hold there, too.",
-		},
-		{
-			name:  "admin.plain",
-			value: boolean{to: &c.Plain},
-			doc: "Allows HTTP without TLS at an address that other machines can reach. Passwords and sessions can then be read on the way: " +
-				"only for a proxy that does TLS in front of it.",
-		},
-		{
-			name:  "admin.hosts",
-			value: lines{to: &c.Hosts, check: checkHost},
-			doc: "Names under which browsers and programs may ask for it, as in `fila.example.com`, without a port. `localhost` and addresses always may. " +
-				"Other names are refused, because the page of an attacker could give itself the address of this machine. SIGHUP reads them again.",
-		},
-		{
-			name:  "admin.prefix",
-			value: text{to: &c.Prefix, def: "/", check: checkPrefix, of: "path", says: "a path that begins and ends with a slash"},
-			doc:   "What all paths begin with, as in `/fila/`, behind a proxy that serves others as well.",
-		},
-		{
-			name:  "admin.figures_ms",
-			value: millis(&c.FiguresAge, 5000, 100, 60*60*1000),
-			doc: "Age up to which the figures of fairness keys in `FILA.FIGURES` and `FILA.KEYS` with `BY` are shown again. Older ones are found by a look at all keys, " +
-				"0.1 s of the broker's time for a million in slices of less than a millisecond, for all clients together and only when one asks.",
-		},
+		entry("admin.listen_addr", text{to: &c.ListenAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			"Where operators reach the broker over HTTP: health, metrics, commands and live figures, see [admin](admin.md). Empty: nowhere. An address "+
+				"that other machines can reach is refused unless clients have to authenticate, and without TLS unless `admin.plain` is true."),
+		entry("admin.tls", boolean{to: &c.TLS},
+			"Whether it is HTTPS, with the files of `tls.*`. `tls.auth_clients` and `tls.auth_clients_user` hold there, too."),
+		entry("admin.plain", boolean{to: &c.Plain},
+			"Allows HTTP without TLS at an address that other machines can reach. Passwords and sessions can then be read on the way: "+
+				"only for a proxy that does TLS in front of it."),
+		entry("admin.hosts", lines{to: &c.Hosts, check: checkHost},
+			"Names under which browsers and programs may ask for it, as in `fila.example.com`, without a port. `localhost` and addresses always may. "+
+				"Other names are refused, because the page of an attacker could give itself the address of this machine. SIGHUP reads them again."),
+		entry("admin.prefix", text{to: &c.Prefix, def: "/", check: checkPrefix, of: "path", says: "a path that begins and ends with a slash"},
+			"What all paths begin with, as in `/fila/`, behind a proxy that serves others as well."),
+		entry("admin.figures_ms", millis(&c.FiguresAge, 5000, 100, 60*60*1000),
+			"Age up to which the figures of fairness keys in `FILA.FIGURES` and `FILA.KEYS` with `BY` are shown again. Older ones are found by a look at all keys, "+
+				"0.1 s of the broker's time for a million in slices of less than a millisecond, for all clients together and only when one asks."),
 	}
 }
 

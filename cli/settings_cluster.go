@@ -100,100 +100,55 @@ const nodesMin = 3
 func clusterSettings(c *Cluster) []setting {
 	path := func(to *string) text { return text{to: to, of: "path", says: "a file"} }
 	return []setting{
-		{
-			name:  "cluster.node_id",
-			value: text{to: &c.NodeID, check: checkNodeID, of: "name", says: "empty, or letters, digits and -"},
-			doc: "The name of this node in a cluster of several that replicate each other's data; empty: no replication. It must be one of `cluster.peers` and " +
-				"must never be given to two nodes. Replication is being built: try it, and do not entrust data to it yet.",
-		},
-		{
-			name:  "cluster.name",
-			value: text{to: &c.Name, def: "fila", check: checkClusterName, of: "name", says: "letters, digits and -"},
-			doc:   "The name of the cluster, the same on all nodes. Nodes with another name are refused, so that two clusters never mix.",
-		},
-		{
-			name:  "cluster.peers",
-			value: peers{&c.Peers},
-			doc: "All nodes, this one too, the same list on each: at least three, each as `id=host:port` of its node port. An array in a file, separated by commas " +
-				"elsewhere. Three or five of them vote; of four, or of more than five, those that join last only keep a copy.",
-		},
-		{
-			name:  "cluster.path",
-			value: text{to: &c.Path, of: "path", says: "empty, or a directory"},
-			doc: "The directory of the replicated log and of this node's identity, created if it does not exist. Empty: `storage.path` with the suffix `-cluster`. " +
-				"Removing it and `storage.path` makes the node join again with a copy of the others' data.",
-		},
-		{
-			name:  "cluster.listen_addr",
-			value: text{to: &c.ListenAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
-			doc:   "Where this node listens for the others. Empty: at its address in `cluster.peers`.",
-		},
-		{
-			name:  "cluster.advertise_host",
-			value: text{to: &c.Advertise, check: checkAdvertised, of: "host", says: "a host without a port, or empty"},
-			doc: "The host at which clients reach this node, which other nodes and `ROLE` tell them; the port is that of the listener. Empty: the host of this " +
-				"node in `cluster.peers`.",
-		},
-		{
-			name:  "cluster.cert_file",
-			value: path(&c.CertFile),
-			doc: "This node's certificate in PEM, for both directions: connections between nodes use TLS, and each side shows one. It must be valid for the host in " +
-				"`cluster.peers`. The three files are reloaded when they change. Without them only addresses of this machine are accepted, unless " +
-				"`cluster.trust_network` is true.",
-		},
-		{name: "cluster.key_file", value: path(&c.KeyFile), doc: "The certificate's private key in PEM."},
-		{name: "cluster.ca_file", value: path(&c.CAFile), doc: "Certificates, in PEM, of the authorities whose certificates other nodes may show. Any of these may join: use an authority for this cluster alone."},
-		{
-			name:  "cluster.trust_network",
-			value: boolean{to: &c.TrustNetwork},
-			doc: "Allows connections between nodes without TLS beyond this machine. Anything that reaches the node port can then read and change all data: only for " +
-				"a network that nothing else is on.",
-		},
-		{
-			name:  "cluster.wait_ms",
-			value: millis(&c.Wait, 2000, 0, 60_000),
-			doc:   "How long a command waits while no node leads, before it is answered `LOADING`.",
-		},
-		{
-			name:  "cluster.election_ms",
-			value: millis(&c.Election, 400, 50, 60_000),
-			doc: "Time without a sign of the leader after which another node is elected; an election takes about as long again. At least ten times the round trip " +
-				"between nodes.",
-		},
-		{
-			name:  "cluster.log_bytes",
-			value: sized(&c.LogBytes, gib, 4*mib, 1024*gib),
-			doc: "Size of the replicated log above which its older half is cut off. A node that has missed more than what is left gets a copy of the data instead of " +
-				"the log.",
-		},
+		entry("cluster.node_id", text{to: &c.NodeID, check: checkNodeID, of: "name", says: "empty, or letters, digits and -"},
+			"The name of this node in a cluster of several that replicate each other's data; empty: no replication. It must be one of `cluster.peers` and "+
+				"must never be given to two nodes. Replication is being built: try it, and do not entrust data to it yet."),
+		entry("cluster.name", text{to: &c.Name, def: "fila", check: checkClusterName, of: "name", says: "letters, digits and -"},
+			"The name of the cluster, the same on all nodes. Nodes with another name are refused, so that two clusters never mix."),
+		entry("cluster.peers", peers{&c.Peers},
+			"All nodes, this one too, the same list on each: at least three, each as `id=host:port` of its node port. An array in a file, separated by commas "+
+				"elsewhere. Three or five of them vote; of four, or of more than five, those that join last only keep a copy."),
+		entry("cluster.path", text{to: &c.Path, of: "path", says: "empty, or a directory"},
+			"The directory of the replicated log and of this node's identity, created if it does not exist. Empty: `storage.path` with the suffix `-cluster`. "+
+				"Removing it and `storage.path` makes the node join again with a copy of the others' data."),
+		entry("cluster.listen_addr", text{to: &c.ListenAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			"Where this node listens for the others. Empty: at its address in `cluster.peers`."),
+		entry("cluster.advertise_host", text{to: &c.Advertise, check: checkAdvertised, of: "host", says: "a host without a port, or empty"},
+			"The host at which clients reach this node, which other nodes and `ROLE` tell them; the port is that of the listener. Empty: the host of this "+
+				"node in `cluster.peers`."),
+		entry("cluster.cert_file", path(&c.CertFile),
+			"This node's certificate in PEM, for both directions: connections between nodes use TLS, and each side shows one. It must be valid for the host in "+
+				"`cluster.peers`. The three files are reloaded when they change. Without them only addresses of this machine are accepted, unless "+
+				"`cluster.trust_network` is true."),
+		entry("cluster.key_file", path(&c.KeyFile), "The certificate's private key in PEM."),
+		entry("cluster.ca_file", path(&c.CAFile), "Certificates, in PEM, of the authorities whose certificates other nodes may show. Any of these may join: use an authority for this cluster alone."),
+		entry("cluster.trust_network", boolean{to: &c.TrustNetwork},
+			"Allows connections between nodes without TLS beyond this machine. Anything that reaches the node port can then read and change all data: only for "+
+				"a network that nothing else is on."),
+		entry("cluster.wait_ms", millis(&c.Wait, 2000, 0, 60_000),
+			"How long a command waits while no node leads, before it is answered `LOADING`."),
+		entry("cluster.election_ms", millis(&c.Election, 400, 50, 60_000),
+			"Time without a sign of the leader after which another node is elected; an election takes about as long again. At least ten times the round trip "+
+				"between nodes."),
+		entry("cluster.log_bytes", sized(&c.LogBytes, gib, 4*mib, 1024*gib),
+			"Size of the replicated log above which its older half is cut off. A node that has missed more than what is left gets a copy of the data instead of "+
+				"the log."),
 	}
 }
 
 // clusterPorts are about clients that know of several nodes.
 func clusterPorts(c *Cluster) []setting {
 	return []setting{
-		{
-			name:  "cluster.client_addr",
-			value: text{to: &c.ClientAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
-			doc: "Where this node listens for clients of Redis Cluster; empty: nowhere. A node that does not lead sends such a client to the leader (`MOVED`), where " +
-				"`server.listen_addr` passes its commands on. Set it on all nodes.",
-		},
-		{
-			name:  "cluster.client_tls_addr",
-			value: text{to: &c.ClientTLSAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
-			doc:   "The same with TLS, with the files of `tls`.",
-		},
-		{
-			name:  "cluster.sentinel_addr",
-			value: text{to: &c.SentinelAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
-			doc: "Where this node tells clients of Redis Sentinel which node leads; empty: nowhere. They are sent to `server.listen_addr` of the leader, and know it " +
-				"by the name `cluster.name`. Set it on all nodes.",
-		},
-		{
-			name:  "cluster.sentinel_tls_addr",
-			value: text{to: &c.SentinelTLSAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
-			doc:   "The same with TLS, with the files of `tls`; such clients are sent to `tls.listen_addr`.",
-		},
+		entry("cluster.client_addr", text{to: &c.ClientAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			"Where this node listens for clients of Redis Cluster; empty: nowhere. A node that does not lead sends such a client to the leader (`MOVED`), where "+
+				"`server.listen_addr` passes its commands on. Set it on all nodes."),
+		entry("cluster.client_tls_addr", text{to: &c.ClientTLSAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			"The same with TLS, with the files of `tls`."),
+		entry("cluster.sentinel_addr", text{to: &c.SentinelAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			"Where this node tells clients of Redis Sentinel which node leads; empty: nowhere. They are sent to `server.listen_addr` of the leader, and know it "+
+				"by the name `cluster.name`. Set it on all nodes."),
+		entry("cluster.sentinel_tls_addr", text{to: &c.SentinelTLSAddr, check: checkOptionalAddr, of: "host:port", says: "host:port or empty"},
+			"The same with TLS, with the files of `tls`; such clients are sent to `tls.listen_addr`."),
 	}
 }
 

@@ -11,17 +11,11 @@ import (
 // signalSettings configure signals.
 func signalSettings(c *Signals) []setting {
 	return []setting{
-		{
-			name:  "signals.windows_ms",
-			value: windows{&c.Windows},
-			doc: "The lengths of the windows over which [signals](signals.md) fade: 1 to 4, rising. The fields of `FILA.SIGNAL GET` are named by them, such as `5m`. " +
-				"After a change, windows that were not there before begin empty, and what the others held is lost with the next write of a signal.",
-		},
-		{
-			name:  "signals.checkpoint_ms",
-			value: millis(&c.Checkpoint, 10_000, 100, 60*60*1000),
-			doc:   "How often the broker writes the signals that it records by itself: a crash takes at most so much of them. What `FILA.SIGNAL ADD` adds is written before its reply.",
-		},
+		entry("signals.windows_ms", windows{&c.Windows},
+			"The lengths of the windows over which [signals](signals.md) fade: 1 to 4, rising. The fields of `FILA.SIGNAL GET` are named by them, such as `5m`. "+
+				"After a change, windows that were not there before begin empty, and what the others held is lost with the next write of a signal."),
+		entry("signals.checkpoint_ms", millis(&c.Checkpoint, 10_000, 100, 60*60*1000),
+			"How often the broker writes the signals that it records by itself: a crash takes at most so much of them. What `FILA.SIGNAL ADD` adds is written before its reply."),
 	}
 }
 

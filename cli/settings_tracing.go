@@ -15,23 +15,14 @@ const (
 // tracingSettings are about the spans that the broker makes of messages.
 func tracingSettings(c *Tracing) []setting {
 	return []setting{
-		{
-			name:  "tracing.endpoint",
-			value: text{to: &c.Endpoint, check: checkEndpoint, of: "URL", says: "empty, or a URL as in http://127.0.0.1:4318"},
-			doc: "The OpenTelemetry collector that takes spans, OTLP over HTTP; `/v1/traces` is added to a URL without a path. Empty: no spans. " +
-				"They are made for messages whose header `traceparent` says sampled, see [tracing](../how-to/tracing.md).",
-		},
-		{
-			name:  "tracing.ratio",
-			value: fraction{to: &c.Ratio, def: 1},
-			doc:   "The share of those messages that have spans. It is decided by the id of the trace, as OpenTelemetry does.",
-		},
-		{
-			name:  "tracing.relation",
-			value: text{to: &c.Relation, def: RelationLink, choices: []string{RelationLink, RelationParent}},
-			doc: "How a delivery belongs to the span in the header. `link`: it is a trace of its own, with a link to that span. `parent`: it is a child of " +
-				"that span, unless the message is older than an hour.",
-		},
+		entry("tracing.endpoint", text{to: &c.Endpoint, check: checkEndpoint, of: "URL", says: "empty, or a URL as in http://127.0.0.1:4318"},
+			"The OpenTelemetry collector that takes spans, OTLP over HTTP; `/v1/traces` is added to a URL without a path. Empty: no spans. "+
+				"They are made for messages whose header `traceparent` says sampled, see [tracing](../how-to/tracing.md)."),
+		entry("tracing.ratio", fraction{to: &c.Ratio, def: 1},
+			"The share of those messages that have spans. It is decided by the id of the trace, as OpenTelemetry does."),
+		entry("tracing.relation", text{to: &c.Relation, def: RelationLink, choices: []string{RelationLink, RelationParent}},
+			"How a delivery belongs to the span in the header. `link`: it is a trace of its own, with a link to that span. `parent`: it is a child of "+
+				"that span, unless the message is older than an hour."),
 	}
 }
 

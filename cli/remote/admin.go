@@ -26,12 +26,12 @@ func cronRows() []row {
 		},
 		{
 			name: "crons show", args: "CRON", short: "Show a recurring message, and when it comes next",
-			wire: "FILA.CRON GET $CRON", shape: fields, missing: "no recurring message is named $CRON",
+			wire: "FILA.CRON GET", shape: fields, missing: "no recurring message is named $CRON",
 			examples: []string{"fila crons show morning", "fila crons show morning -o json"},
 		},
 		{
 			name: "crons set", args: "CRON QUEUE EXPRESSION PAYLOAD", short: "Enqueue a message at each tick of a cron expression",
-			wire: "FILA.CRON SET $CRON $QUEUE $EXPRESSION $PAYLOAD", done: "set $CRON",
+			wire: "FILA.CRON SET", done: "set $CRON",
 			options: []option{
 				{"tz", "TZ", text, "by the clock of a `zone`, such as Europe/Berlin; UTC"},
 				{"catchup", "CATCHUP", text, "`which` ticks that were missed are made up for: none, last or all"},
@@ -47,12 +47,12 @@ func cronRows() []row {
 		},
 		{
 			name: "crons run", args: "CRON", short: "Enqueue the message of a recurring message now; its ticks stay",
-			wire: "FILA.CRON RUN $CRON", shape: value,
+			wire: "FILA.CRON RUN", shape: value,
 			examples: []string{"fila crons run morning", "fila crons run morning -o json"},
 		},
 		{
 			name: "crons delete", args: "CRON", short: "End a recurring message; what it has enqueued stays",
-			wire: "FILA.CRON DEL $CRON", shape: count, done: "deleted $CRON", missing: "no recurring message is named $CRON",
+			wire: "FILA.CRON DEL", shape: count, done: "deleted $CRON", missing: "no recurring message is named $CRON",
 			ask:      "End the recurring message $CRON?",
 			examples: []string{"fila crons delete morning --yes", "fila crons delete morning -y -o json"},
 		},
@@ -68,7 +68,7 @@ func userRows() []row {
 		},
 		{
 			name: "users show", args: "USER", short: "Show the rights of a user",
-			wire: "ACL GETUSER $USER", shape: fields, missing: "no user is named $USER",
+			wire: "ACL GETUSER", shape: fields, missing: "no user is named $USER",
 			examples: []string{"fila users show deploy", "fila users show default -o json"},
 		},
 		{
@@ -76,13 +76,13 @@ func userRows() []row {
 			long: `docs/how-to/security.md describes the rules. A password does not belong there: other users of
 the machine can read arguments. --password asks for it on the terminal, or takes the
 first line of standard input.`,
-			run: (*call).setUser, wire: "ACL SETUSER $USER $RULE", done: "set $USER",
+			run: (*call).setUser, wire: "ACL SETUSER", done: "set $USER",
 			options:  []option{{"password", "", yes, "give the user a password"}},
 			examples: []string{"fila users set worker on '%R~orders' +@consume nopass", "echo s3cret | fila users set worker on '%W~orders' +@produce --password"},
 		},
 		{
 			name: "users delete", args: "USER", short: "Remove a user and close its connections",
-			wire: "ACL DELUSER $USER", shape: count, done: "deleted $USER", missing: "no user is named $USER",
+			wire: "ACL DELUSER", shape: count, done: "deleted $USER", missing: "no user is named $USER",
 			ask:      "Remove the user $USER and close its connections?",
 			examples: []string{"fila users delete deploy --yes", "fila users delete deploy -y -o json"},
 		},
@@ -98,7 +98,7 @@ func clientRows() []row {
 		},
 		{
 			name: "clients kill", args: "CLIENT", short: "Close the connection of a client, by its id",
-			wire: "CLIENT KILL ID $CLIENT", shape: count, done: "closed the connection of $CLIENT", missing: "no client has the id $CLIENT",
+			wire: "CLIENT KILL ID", shape: count, done: "closed the connection of $CLIENT", missing: "no client has the id $CLIENT",
 			examples: []string{"fila clients kill 7", "fila clients list | awk '$4 == \"stuck\" {print $1}' | xargs -r -n 1 fila clients kill"},
 		},
 	}
@@ -114,17 +114,17 @@ func varRows() []row {
 		},
 		{
 			name: "vars get", args: "NAME", short: "Show a value of the runtime configuration",
-			wire: "FILA.CONFIG GET $NAME", shape: value, missing: "no value is named $NAME",
+			wire: "FILA.CONFIG GET", shape: value, missing: "no value is named $NAME",
 			examples: []string{"fila vars get weight:gold", "fila vars get weight:gold -o json"},
 		},
 		{
 			name: "vars set", args: "NAME VALUE", short: "Set a value of the runtime configuration",
-			wire: "FILA.CONFIG SET $NAME $VALUE", done: "set $NAME",
+			wire: "FILA.CONFIG SET", done: "set $NAME",
 			examples: []string{"fila vars set weight:gold 5", "fila vars set maintenance on"},
 		},
 		{
 			name: "vars delete", args: "NAME...", short: "Remove values of the runtime configuration",
-			wire: "FILA.CONFIG DEL $NAME", shape: count, done: "deleted %d values", missing: "no value is named $NAME",
+			wire: "FILA.CONFIG DEL", shape: count, done: "deleted %d values", missing: "no value is named $NAME",
 			ask:      "Remove $NAME?",
 			examples: []string{"fila vars delete weight:gold --yes", "fila vars delete weight:gold maintenance -y"},
 		},
@@ -137,7 +137,7 @@ func brokerRows() []row {
 			name: "backup", args: "[NAME]", short: "Make a backup of the store while it serves",
 			long: `The broker writes it into a directory of that name below its storage.backup_path; without
 a NAME it is the time. fila restore makes a data directory of it.`,
-			run: (*call).backup, wire: "FILA.BACKUP $NAME", shape: fields,
+			run: (*call).backup, wire: "FILA.BACKUP", shape: fields,
 			examples: []string{"fila backup monday", "fila backup -o json"},
 		},
 		{

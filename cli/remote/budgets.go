@@ -13,7 +13,7 @@ balance less that. -o json has all fields.`,
 		},
 		{
 			name: "budgets show", args: "BUDGET", short: "Show the settings and sums of a budget",
-			wire: "FILA.BUDGET GET $BUDGET", shape: fields, missing: "no budget is named $BUDGET",
+			wire: "FILA.BUDGET GET", shape: fields, missing: "no budget is named $BUDGET",
 			examples: []string{"fila budgets show acme", "fila budgets show acme -o json"},
 		},
 		{
@@ -25,7 +25,7 @@ held until then, or refused with --refuse.
   --refill 100000 --every @monthly                 a monthly plan; unused credits lapse
   --refill 100000 --every @monthly --max 300000    at most three months of them are kept
   --debt 500                                       go on until 500 below zero`,
-			wire: "FILA.BUDGET SET $BUDGET", done: "set $BUDGET",
+			wire: "FILA.BUDGET SET", done: "set $BUDGET",
 			options: []option{
 				{"debt", "DEBT", number, "`n` credits that a charge may take the balance below zero; 0"},
 				{"low", "LOW", number, "tell when the balance falls below `n`"},
@@ -42,7 +42,7 @@ held until then, or refused with --refuse.
 			name: "budgets credit", args: "BUDGET N", short: "Add credits to a budget, and show its balance",
 			long: `Messages that wait for these credits go out at once. With --id it may be repeated, as after
 a time-out: the same id with the same amount changes nothing.`,
-			wire: "FILA.BUDGET CREDIT $BUDGET $N", shape: value,
+			wire: "FILA.BUDGET CREDIT", shape: value,
 			options:  moveOptions(),
 			examples: []string{"fila budgets credit acme 1000 --id invoice-17", "fila budgets credit acme 50 --note welcome -o json"},
 		},
@@ -50,7 +50,7 @@ a time-out: the same id with the same amount changes nothing.`,
 			name: "budgets charge", args: "BUDGET N", short: "Take credits of a budget, and show its balance",
 			long: `For work that is no message. It is refused unless what is available and --debt of the budget
 cover it.`,
-			wire: "FILA.BUDGET CHARGE $BUDGET $N", shape: value,
+			wire: "FILA.BUDGET CHARGE", shape: value,
 			options:  append(moveOptions(), option{"force", "FORCE", yes, "also if the budget does not cover it"}),
 			examples: []string{"fila budgets charge acme 5 --id page-4711", "fila budgets charge acme 5 --force"},
 		},
@@ -58,13 +58,13 @@ cover it.`,
 			name: "budgets history", args: "BUDGET", short: "List what has moved a budget, the newest first",
 			long: `The settlements of messages in a minute share a line with their COUNT, unless the budget is
 set with --detail.`,
-			wire: "FILA.BUDGET HISTORY $BUDGET", shape: pages, columns: "at kind amount balance count id note queue key", none: "nothing has moved $BUDGET",
+			wire: "FILA.BUDGET HISTORY", shape: pages, columns: "at kind amount balance count id note queue key", none: "nothing has moved $BUDGET",
 			options:  []option{limit()},
 			examples: []string{"fila budgets history acme", "fila budgets history acme --limit 20 -o jsonl"},
 		},
 		{
 			name: "budgets delete", args: "BUDGET", short: "Delete a budget with its credits",
-			wire: "FILA.BUDGET DEL $BUDGET", shape: count, done: "deleted $BUDGET", missing: "no budget is named $BUDGET",
+			wire: "FILA.BUDGET DEL", shape: count, done: "deleted $BUDGET", missing: "no budget is named $BUDGET",
 			ask:      "Delete the budget $BUDGET with its credits?",
 			examples: []string{"fila budgets delete acme --yes", "fila budgets delete acme -y -o json"},
 		},

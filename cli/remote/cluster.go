@@ -34,14 +34,14 @@ the next node.`,
 			name: "cluster transfer", args: "[NODE]", short: "Hand the leadership over to another node",
 			long: `Without NODE, to the one that has most of the log. Clients see a pause and no error. Do it
 before the node that leads is stopped for long, or upgraded.`,
-			wire: "FILA.CLUSTER TRANSFER $NODE", done: "handed over",
+			wire: "FILA.CLUSTER TRANSFER", done: "handed over",
 			examples: []string{"fila cluster transfer", "fila cluster transfer b"},
 		},
 		{
 			name: "cluster remove", args: "NODE", short: "Remove a node from a cluster",
 			long: `Its process ends. To bring it back, empty its storage.path and cluster.path. It is refused
 for the node that leads, and if the nodes that are left and answer were no majority.`,
-			wire: "FILA.CLUSTER REMOVE $NODE", done: "removed $NODE",
+			wire: "FILA.CLUSTER REMOVE", done: "removed $NODE",
 			ask:      "Remove the node $NODE from the cluster?",
 			examples: []string{"fila cluster remove c", "fila cluster remove c --yes"},
 		},
@@ -50,14 +50,14 @@ for the node that leads, and if the nodes that are left and answer were no major
 			long: `Until fila cluster voter, whichever node leads and whatever restarts. A learner that may vote
 gets a vote in its place first. It is refused for the node that leads, and if fewer than
 three voters were left or no majority of them answers.`,
-			wire: "FILA.CLUSTER LEARNER $NODE", done: "$NODE is a learner",
+			wire: "FILA.CLUSTER LEARNER", done: "$NODE is a learner",
 			examples: []string{"fila cluster learner c"},
 		},
 		{
 			name: "cluster voter", args: "NODE", short: "Have a node vote that fila cluster learner has named",
 			long: `It gets its vote as soon as it has caught up and there is room for a voter: there are three,
 with five nodes or more five. fila cluster status shows it.`,
-			wire: "FILA.CLUSTER VOTER $NODE", done: "$NODE may vote",
+			wire: "FILA.CLUSTER VOTER", done: "$NODE may vote",
 			examples: []string{"fila cluster voter c"},
 		},
 		{

@@ -27,7 +27,7 @@ the error is the pattern that fila browse --error and fila redrive --error take.
 			long: `Prints how many were moved. A redrive that takes longer than a second goes on in the
 broker; --follow waits for its end and shows how far it is. It goes on when fila is
 interrupted; --stop ends it.`,
-			wire: "FILA.REDRIVE $DLQ", run: (*call).redrive, shape: count, done: "moved %d messages of $DLQ",
+			wire: "FILA.REDRIVE", run: (*call).redrive, shape: count, done: "moved %d messages of $DLQ",
 			options: []option{
 				{"count", "COUNT", number, "at most `n` messages"},
 				{"key", "KEY", text, "only those of a fairness `key`"},

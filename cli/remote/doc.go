@@ -6,7 +6,7 @@
 //
 //	{
 //		name: "throttles show", args: "THROTTLE", short: "Show the limits of a throttle and what it holds back",
-//		wire: "FILA.THROTTLE GET $THROTTLE", shape: fields, missing: "no throttle is named $THROTTLE",
+//		wire: "FILA.THROTTLE GET", shape: fields, missing: "no throttle is named $THROTTLE",
 //		examples: []string{...},
 //	}
 //

@@ -6,34 +6,34 @@ func keyRows() []row {
 	return []row{
 		{
 			name: "keys list", args: "QUEUE", short: "List the fairness keys of a queue with their shares",
-			wire: "FILA.KEYS $QUEUE", shape: pages, columns: keyColumns, none: "no fairness key of $QUEUE has messages",
+			wire: "FILA.KEYS", shape: pages, columns: keyColumns, none: "no fairness key of $QUEUE has messages",
 			options:  []option{{"match", "MATCH", text, "only keys that match a `pattern`"}, {"by", "BY", text, "the first hundred in an `order`: depth, age, delivered, or behind their fair share"}, limit()},
 			examples: []string{"fila keys list orders --by age", "fila keys list orders --match 'tenant-*' --limit 20"},
 		},
 		{
 			name: "keys show", args: "QUEUE KEY", short: "Show the settings and figures of a fairness key",
-			wire: "FILA.KEY GET $QUEUE $KEY", shape: fields,
+			wire: "FILA.KEY GET", shape: fields,
 			examples: []string{"fila keys show orders tenant-7", "fila keys show orders tenant-7 -o json"},
 		},
 		{
 			name: "keys set", args: "QUEUE KEY", short: "Set the weight of a fairness key",
-			wire: "FILA.KEY SET $QUEUE $KEY", done: "set $KEY of $QUEUE",
+			wire: "FILA.KEY SET", done: "set $KEY of $QUEUE",
 			options:  []option{{"weight", "WEIGHT", number, "its `weight`, 1 to 1000000"}},
 			examples: []string{"fila keys set orders tenant-7 --weight 3", "fila keys set orders tenant-7 --weight 1"},
 		},
 		{
 			name: "keys reset", args: "QUEUE KEY", short: "Remove the settings of a fairness key, never its messages",
-			wire: "FILA.KEY DEL $QUEUE $KEY", shape: count, done: "reset $KEY of $QUEUE", missing: "$KEY of $QUEUE has no settings",
+			wire: "FILA.KEY DEL", shape: count, done: "reset $KEY of $QUEUE", missing: "$KEY of $QUEUE has no settings",
 			examples: []string{"fila keys reset orders gold", "fila keys reset orders gold -o json"},
 		},
 		{
 			name: "keys pause", args: "QUEUE KEY", short: "Stop the deliveries of a fairness key",
-			wire: "FILA.KEY PAUSE $QUEUE $KEY", done: "paused $KEY of $QUEUE",
+			wire: "FILA.KEY PAUSE", done: "paused $KEY of $QUEUE",
 			examples: []string{"fila keys pause orders tenant-7", "fila keys pause orders default"},
 		},
 		{
 			name: "keys resume", args: "QUEUE KEY", short: "Let a paused fairness key deliver again",
-			wire: "FILA.KEY RESUME $QUEUE $KEY", done: "resumed $KEY of $QUEUE",
+			wire: "FILA.KEY RESUME", done: "resumed $KEY of $QUEUE",
 			examples: []string{"fila keys resume orders tenant-7", "fila keys resume orders default"},
 		},
 		{
@@ -56,12 +56,12 @@ func throttleRows() []row {
 		},
 		{
 			name: "throttles show", args: "THROTTLE", short: "Show the limits of a throttle and what it holds back",
-			wire: "FILA.THROTTLE GET $THROTTLE", shape: fields, missing: "no throttle is named $THROTTLE",
+			wire: "FILA.THROTTLE GET", shape: fields, missing: "no throttle is named $THROTTLE",
 			examples: []string{"fila throttles show provider:x", "fila throttles show provider:x -o json"},
 		},
 		{
 			name: "throttles set", args: "THROTTLE", short: "Set the limits of a throttle, in place of those that it had",
-			wire: "FILA.THROTTLE SET $THROTTLE", done: "set $THROTTLE",
+			wire: "FILA.THROTTLE SET", done: "set $THROTTLE",
 			options: []option{
 				{"rate", "RATE", text, "deliveries a `second`, such as 2.5"},
 				{"burst", "BURST", number, "`n` deliveries that may go out at once after a pause; the rate, rounded up"},
@@ -74,7 +74,7 @@ func throttleRows() []row {
 		},
 		{
 			name: "throttles delete", args: "THROTTLE", short: "Remove the limits of a throttle",
-			wire: "FILA.THROTTLE DEL $THROTTLE", shape: count, done: "deleted $THROTTLE", missing: "no throttle is named $THROTTLE",
+			wire: "FILA.THROTTLE DEL", shape: count, done: "deleted $THROTTLE", missing: "no throttle is named $THROTTLE",
 			ask:      "Remove the limits of $THROTTLE?",
 			examples: []string{"fila throttles delete provider:x --yes", "fila throttles delete provider:x -y -o json"},
 		},
@@ -94,20 +94,20 @@ a second of the first window less that of the second: above 0 it rises.`,
 		},
 		{
 			name: "signals show", args: "SUBJECT [NAME]", short: "Show the signals of a subject, or one of them",
-			wire: "FILA.SIGNAL GET $SUBJECT $NAME", shape: list, columns: columns, none: "$SUBJECT has no such signals",
+			wire: "FILA.SIGNAL GET", shape: list, columns: columns, none: "$SUBJECT has no such signals",
 			examples: []string{"fila signals show provider:x", "fila signals show tenant-1 pages -o json"},
 		},
 		{
 			name: "signals add", args: "SUBJECT NAME [VALUE]", short: "Add a value to a signal; 1 unless it is given",
 			long: `There is nothing to define before: the first value makes the signal. Hooks read it with
 fila.signal.`,
-			wire: "FILA.SIGNAL ADD $SUBJECT $NAME $VALUE", done: "added to $NAME of $SUBJECT",
+			wire: "FILA.SIGNAL ADD", done: "added to $NAME of $SUBJECT",
 			options:  []option{{"at", "AT", when, "the `time` of the value, which is past"}},
 			examples: []string{"fila signals add provider:x refused", "fila signals add tenant-1 pages 12.5 --at 1h"},
 		},
 		{
 			name: "signals delete", args: "SUBJECT [NAME]", short: "Delete all signals of a subject, or one of them",
-			wire: "FILA.SIGNAL DEL $SUBJECT $NAME", shape: count, done: "deleted %d signals of $SUBJECT", missing: "$SUBJECT has no such signals",
+			wire: "FILA.SIGNAL DEL", shape: count, done: "deleted %d signals of $SUBJECT", missing: "$SUBJECT has no such signals",
 			ask:      "Delete signals of $SUBJECT?",
 			examples: []string{"fila signals delete provider:x refused --yes", "fila signals delete tenant-1 -y -o json"},
 		},

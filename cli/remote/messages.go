@@ -29,7 +29,7 @@ printed are stored.`,
 		publishRow(),
 		{
 			name: "browse", args: "QUEUE", short: "Look through the messages of a queue; nothing changes",
-			wire: "FILA.BROWSE $QUEUE", shape: pages, columns: messageColumns, none: "no such messages in $QUEUE",
+			wire: "FILA.BROWSE", shape: pages, columns: messageColumns, none: "no such messages in $QUEUE",
 			options: []option{
 				{"status", "STATUS", text, "only those with a `status`: ready, delayed, leased or dead"},
 				{"key", "KEY", text, "only those of a fairness `key`"},
@@ -54,18 +54,18 @@ printed are stored.`,
 		},
 		{
 			name: "get", args: "QUEUE ID", short: "Show a message, whatever its status",
-			wire: "FILA.GET $QUEUE $ID", missing: "$QUEUE has no message $ID", run: (*call).get,
+			wire: "FILA.GET", missing: "$QUEUE has no message $ID", run: (*call).get,
 			options:  []option{{"payload", "", yes, "write the payload alone, as it is"}},
 			examples: []string{"fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1 --payload > payload.json"},
 		},
 		{
 			name: "cancel", args: "QUEUE ID...", short: "Remove messages, whatever their status",
-			wire: "FILA.CANCEL $QUEUE $ID", shape: count, done: "removed %d messages of $QUEUE", missing: "$QUEUE has no message $ID",
+			wire: "FILA.CANCEL", shape: count, done: "removed %d messages of $QUEUE", missing: "$QUEUE has no message $ID",
 			examples: []string{"fila cancel orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila browse orders --key tenant-7 | cut -f 1 | xargs fila cancel orders"},
 		},
 		{
 			name: "reschedule", args: "QUEUE ID DELAY", short: "Make a message ready after a delay; 0s is at once",
-			wire: "FILA.RESCHEDULE $QUEUE $ID $DELAY", shape: moment, done: "ready at", run: (*call).reschedule,
+			wire: "FILA.RESCHEDULE", shape: moment, done: "ready at", run: (*call).reschedule,
 			examples: []string{"fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 0s", "fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 15m"},
 		},
 		explainRow(),
@@ -96,7 +96,7 @@ func messageOptions() []option {
 func explainRow() row {
 	return row{
 		name: "explain", args: "QUEUE [ID]", short: "Say why a message, or the next of a fairness key, is not with a consumer",
-		wire: "FILA.EXPLAIN $QUEUE $ID", shape: fields, run: (*call).explain,
+		wire: "FILA.EXPLAIN", shape: fields, run: (*call).explain,
 		options:  []option{{"key", "KEY", text, "a fairness `key` in place of an id"}},
 		examples: []string{"fila explain orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila explain orders --key tenant-7"},
 	}

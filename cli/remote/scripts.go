@@ -39,7 +39,7 @@ func scriptRows() []row {
 		},
 		{
 			name: "scripts show", args: "QUEUE HOOK", short: "Show the source of a hook",
-			wire: "FILA.SCRIPT GET $QUEUE $HOOK", shape: raw, missing: "$QUEUE has no $HOOK",
+			wire: "FILA.SCRIPT GET", shape: raw, missing: "$QUEUE has no $HOOK",
 			examples: []string{"fila scripts show orders on_enqueue", "fila scripts show orders on_enqueue > orders.on_enqueue.lua"},
 		},
 		{
@@ -59,7 +59,7 @@ written as %XX.`,
 Fields are key, weight, throttles, budgets, charge, headers, payload_size, attempt and
 error, of which all may be missing. Those of expect are compared with what the hook
 decides. The exit code is 1 if one differs.`,
-			wire: "FILA.SCRIPT TEST $QUEUE $HOOK", run: (*call).testScript, shape: fields, columns: "sample result",
+			wire: "FILA.SCRIPT TEST", run: (*call).testScript, shape: fields, columns: "sample result",
 			options:  trialOptions(),
 			examples: []string{"fila scripts test orders on_enqueue --source hooks/orders.on_enqueue.lua --header tier=gold", "fila scripts test orders on_enqueue --source hooks/orders.on_enqueue.lua --samples hooks/orders.on_enqueue.samples"},
 		},
@@ -74,17 +74,17 @@ saved. A file QUEUE.HOOK.samples beside it has samples for it, as fila scripts t
 		},
 		{
 			name: "scripts history", args: "QUEUE HOOK", short: "List the last sources of a hook, the newest first",
-			wire: "FILA.SCRIPT HISTORY $QUEUE $HOOK", shape: list, columns: "version loaded_at user current bytes", none: "$QUEUE never had $HOOK",
+			wire: "FILA.SCRIPT HISTORY", shape: list, columns: "version loaded_at user current bytes", none: "$QUEUE never had $HOOK",
 			examples: []string{"fila scripts history orders on_enqueue", "fila scripts history orders on_enqueue -o json"},
 		},
 		{
 			name: "scripts rollback", args: "QUEUE HOOK VERSION", short: "Load a source of the history of a hook again",
-			wire: "FILA.SCRIPT ROLLBACK $QUEUE $HOOK $VERSION", done: "loaded $VERSION as $HOOK of $QUEUE",
+			wire: "FILA.SCRIPT ROLLBACK", done: "loaded $VERSION as $HOOK of $QUEUE",
 			examples: []string{"fila scripts rollback orders on_enqueue 58d5e1f0c2a4b6987d3c1e5f7a9b0c2d4e6f8a10", "fila scripts rollback orders on_enqueue \"$(fila scripts history orders on_enqueue | sed -n 1p | cut -f 1)\""},
 		},
 		{
 			name: "scripts delete", args: "QUEUE HOOK", short: "Remove a hook from a queue",
-			wire: "FILA.SCRIPT DEL $QUEUE $HOOK", shape: count, done: "removed $HOOK of $QUEUE", missing: "$QUEUE has no $HOOK",
+			wire: "FILA.SCRIPT DEL", shape: count, done: "removed $HOOK of $QUEUE", missing: "$QUEUE has no $HOOK",
 			ask:      "Remove $HOOK of $QUEUE?",
 			examples: []string{"fila scripts delete orders on_enqueue --yes", "fila scripts delete orders on_enqueue -y -o json"},
 		},

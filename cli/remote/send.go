@@ -144,6 +144,11 @@ func (c *call) command() ([]string, error) {
 			words = append(words, word)
 		}
 	}
+	if !strings.Contains(c.wire, "$") {
+		for _, a := range c.arguments() {
+			words = append(words, c.args[a.name]...)
+		}
+	}
 	for i := range c.options {
 		more, err := c.words(&c.options[i])
 		if err != nil {

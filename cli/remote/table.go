@@ -18,8 +18,8 @@ type row struct {
 	examples []string
 	options  []option
 
-	// wire is the command of the broker: words, and $NAME for arguments. Options follow in the
-	// order of the table.
+	// wire is the command of the broker: its words, and $NAME for arguments. Without a $NAME, all
+	// arguments follow in their order. Options follow them in the order of the table.
 	wire    string
 	shape   shape
 	columns string // of a table, and of plain

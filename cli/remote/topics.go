@@ -20,7 +20,7 @@ messages since the start of the broker, UNMATCHED those of them that went to no 
 		},
 		{
 			name: "topics show", args: "TOPIC", short: "Show the queues that are bound to a topic, and the headers that each asks for",
-			wire: "FILA.TOPIC INFO $TOPIC", columns: "queue headers", missing: "no queue is bound to $TOPIC", run: (*call).showTopic,
+			wire: "FILA.TOPIC INFO", columns: "queue headers", missing: "no queue is bound to $TOPIC", run: (*call).showTopic,
 			examples: []string{"fila topics show order.placed", "fila topics show order.placed -o json"},
 		},
 		{
@@ -32,13 +32,13 @@ and several must all match. Binding again replaces the patterns, so a deployment
   fila topics bind order.placed billing                          every message
   fila topics bind order.placed shipping --header kind=goods     those with this header
   fila publish order.placed '{"order": 17}' --header kind=goods  goes to both`,
-			wire: "FILA.TOPIC BIND $TOPIC $QUEUE", done: "bound $QUEUE to $TOPIC",
+			wire: "FILA.TOPIC BIND", done: "bound $QUEUE to $TOPIC",
 			options:  []option{{"header", "HEADER", pairs, "only messages with a header, `name=pattern`; may be repeated"}},
 			examples: []string{"fila topics bind order.placed orders", "fila topics bind order.placed mails --header kind=goods --header 'country=d?'"},
 		},
 		{
 			name: "topics unbind", args: "TOPIC QUEUE", short: "End the binding of a queue to a topic; the messages that it has got stay",
-			wire: "FILA.TOPIC UNBIND $TOPIC $QUEUE", done: "unbound $QUEUE from $TOPIC", missing: "$QUEUE is not bound to $TOPIC",
+			wire: "FILA.TOPIC UNBIND", done: "unbound $QUEUE from $TOPIC", missing: "$QUEUE is not bound to $TOPIC",
 			ask:      "End the binding of $QUEUE to $TOPIC? It gets nothing that is published until it is bound again.",
 			examples: []string{"fila topics unbind order.placed thumbnails --yes", "fila topics unbind order.placed thumbnails -y -o json"},
 		},
