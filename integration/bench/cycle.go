@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/faisca/fila/internal/bench"
@@ -69,18 +67,7 @@ func (o *cycleBench) loads() ([]cycleLoad, error) {
 			all[i].options.Shape.Keys = o.budgets
 		}
 	}
-	if o.only == "" {
-		return all, nil
-	}
-	var some []cycleLoad
-	for name := range strings.SplitSeq(o.only, ",") {
-		i := slices.IndexFunc(all, func(l cycleLoad) bool { return l.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("no load is named %q", name)
-		}
-		some = append(some, all[i])
-	}
-	return some, nil
+	return chosen(o.only, all, func(l cycleLoad) string { return l.name })
 }
 
 func (o *cycleBench) run(ctx context.Context) error {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/faisca/fila/internal/bench"
@@ -55,14 +53,13 @@ func (o *promiseBench) promises() []promise {
 }
 
 func (o *promiseBench) run(ctx context.Context) error {
-	all := o.promises()
-	for name := range strings.SplitSeq(o.only, ",") {
-		i := slices.IndexFunc(all, func(p promise) bool { return p.name == name })
-		if i < 0 {
-			return fmt.Errorf("no promise is named %q", name)
-		}
-		if err := all[i].measure(ctx); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	some, err := chosen(o.only, o.promises(), func(p promise) string { return p.name })
+	if err != nil {
+		return err
+	}
+	for _, p := range some {
+		if err := p.measure(ctx); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil

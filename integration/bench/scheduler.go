@@ -81,18 +81,7 @@ func (o *schedule) contenders() ([]*contender, error) {
 		{side: "100", name: "100 keys", keys: 100},
 		{side: "throttles", name: "100 keys, 2 throttles", keys: 100, throttles: []string{"provider:x", "tenant:y"}, base: "100"},
 	}
-	if o.only == "" {
-		return all, nil
-	}
-	var some []*contender
-	for side := range strings.SplitSeq(o.only, ",") {
-		i := slices.IndexFunc(all, func(c *contender) bool { return c.side == side })
-		if i < 0 {
-			return nil, fmt.Errorf("unknown side %q; see -help", side)
-		}
-		some = append(some, all[i])
-	}
-	return some, nil
+	return chosen(o.only, all, func(c *contender) string { return c.side })
 }
 
 func (o *schedule) run(ctx context.Context) error {

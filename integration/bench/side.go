@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/faisca/fila/integration/harness"
 )
@@ -69,6 +70,22 @@ func endAll[S interface{ end() }](all []S) {
 	for _, s := range all {
 		s.end()
 	}
+}
+
+// chosen returns those that -only names, in its order; all of them if it is empty.
+func chosen[T any](only string, all []T, name func(T) string) ([]T, error) {
+	if only == "" {
+		return all, nil
+	}
+	var some []T
+	for word := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(all, func(t T) bool { return name(t) == word })
+		if i < 0 {
+			return nil, fmt.Errorf("-only has no %q, see -help", word)
+		}
+		some = append(some, all[i])
+	}
+	return some, nil
 }
 
 // inTurns measures every side in every round. The order alternates between rounds, because the
