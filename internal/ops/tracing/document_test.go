@@ -11,7 +11,7 @@ var update = flag.Bool("update", false, "write the tables of docs/how-to/tracing
 
 // The tables of the document are those of the code. `make docs` writes them.
 func TestTheDocumentHasTheTablesOfTheCode(t *testing.T) {
-	const file, begin, end = "../../../docs/how-to/tracing.md", "from internal/ops/tracing/document.go. -->\n", "<!-- End of the generated part. -->"
+	const file, begin, end = "../../../docs/how-to/tracing.md", "from internal/ops/tracing/markdown_test.go. -->\n", "<!-- End of the generated part. -->"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +29,6 @@ func TestTheDocumentHasTheTablesOfTheCode(t *testing.T) {
 		return
 	}
 	if tables != want {
-		t.Error("docs/how-to/tracing.md does not have the tables of internal/ops/tracing/document.go: run `make docs`")
+		t.Error("docs/how-to/tracing.md does not have the tables of internal/ops/tracing/markdown_test.go: run `make docs`")
 	}
 }
