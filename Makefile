@@ -100,7 +100,7 @@ docs: ## write again the documents that are made from code
 	CGO_ENABLED=0 $(GO) test ./internal/ops/tracing -run '^TestTheDocumentHas' -count=1 -args -update
 	CGO_ENABLED=0 $(GO) run . help --markdown > docs/reference/cli.md.new
 	mv docs/reference/cli.md.new docs/reference/cli.md
-	CGO_ENABLED=0 $(GO) test ./commands -count=1 -run '^(TestTheTableOfCosts|TestThePagesOf)' -args -rewrite
+	CGO_ENABLED=0 $(GO) test ./internal/broker/compat -count=1 -run '^(TestTheTableOfCosts|TestThePagesOf)' -args -rewrite
 	CGO_ENABLED=0 $(GO) test ./internal/ops/metrics -count=1 -run '^TestTheDocumentIs' -args -update
 	CGO_ENABLED=0 $(GO) test ./internal/tidy -count=1 -run '^TestTheListForLanguageModelsHas' -args -llms
 

@@ -9,8 +9,8 @@
 //   - handler.go opens a Session for each connection, session.go takes a command
 //     through the steps below, rights.go refuses it, transaction.go queues it.
 //   - relay.go passes a command on if another node leads.
-//   - room.go sets memory aside, fields.go writes maps, reply.go renders and turns the
-//     errors of the engine into codes.
+//   - answers.go has the calls of most commands. room.go sets memory aside, fields.go writes maps,
+//     reply.go renders and turns the errors of the engine into codes.
 //
 // Subscriptions, statistics of calls, the slow log and patterns are in internal/events,
 // internal/ops/telemetry and internal/glob.
@@ -43,8 +43,8 @@
 //
 // # Adding a command
 //
-//  1. A function that returns its Spec, and a call with Apply and Render, or a Local function: in the file
-//     of its family, or in a file of its own.
+//  1. A function that returns its Spec, and Parse with a call of answers.go or one of its own, or a Local
+//     function: in the file of its family, or in a file of its own.
 //  2. A row in table.go, under the name of that file.
 //  3. A method of engine.Tx for its effect on queues. A new kind of refusal is an error in
 //     engine/config.go and a row in reply.go here.

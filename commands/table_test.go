@@ -276,30 +276,6 @@ func mask(text string) string {
 	return regexp.MustCompile(`\(integer\) 17672\d{8}`).ReplaceAllString(text, "(integer) <time>")
 }
 
-// The table of costs in docs/explanation/guarantees.md follows from the Specs. `make docs` writes it.
-func TestTheTableOfCostsIsThatOfTheSpecs(t *testing.T) {
-	const file, begin, end = "../docs/explanation/guarantees.md", "<!-- Generated from the command table by `make docs`. -->\n", "<!-- End of the generated part. -->"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(text), begin)
-	costs, after, ends := strings.Cut(rest, end)
-	if !found || !ends {
-		t.Fatal("docs/explanation/guarantees.md has no generated part")
-	}
-	want := "\n" + compat.Costs(Describe()) + "\n"
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(before+begin+want+end+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if costs != want {
-		t.Error("the table of costs in docs/explanation/guarantees.md is stale, write it anew: make docs")
-	}
-}
-
 // FuzzCommands sends whatever comes to a whole server: nothing panics, each
 // command gets one reply, and the reply is well formed.
 func FuzzCommands(f *testing.F) {

@@ -54,7 +54,7 @@ func floors() map[string]floor {
 		// The client side: the command line, and HTTP for operators, which know the broker as a client does.
 		"clients": {packages: []string{"cli/...", "internal/ops/admin/..."}, sees: []string{"values", "clients"}, tests: []string{"commands", "engine", "store", "wire", "checks"}},
 		// What looks at a store or at the table of commands and serves no client.
-		"checks": {packages: []string{"internal/broker/backup", "internal/broker/compat", "internal/broker/verify"}, sees: []string{"values", "store", "engine", "syntax"}},
+		"checks": {packages: []string{"internal/broker/backup", "internal/broker/compat", "internal/broker/verify"}, sees: []string{"values", "store", "engine", "syntax"}, tests: []string{"commands"}},
 		"broker": {
 			packages: []string{"internal/broker"},
 			sees:     []string{"values", "store", "rocks", "hooks", "scripting", "engine", "wire", "syntax", "nodes", "faults", "services", "commands", "clients", "checks"},

@@ -177,3 +177,8 @@ func shapeOf(kind string) shape {
 	const pairs = "array of field, value, ..."
 	return shape{three: kind, two: strings.NewReplacer("map", pairs, "set", "array", "push", "array", "text", "string").Replace(kind)}
 }
+
+// fragment returns the fragment of a command's section in redis-compat.md.
+func fragment(display string) string {
+	return strings.NewReplacer(".", "", " ", "-").Replace(strings.ToLower(display))
+}

@@ -6,9 +6,9 @@ import (
 	"github.com/faisca/fila/internal/command"
 )
 
-// Costs returns the table of docs/explanation/guarantees.md that states the memory and the work in the loop of
+// costsTable returns the table of docs/explanation/guarantees.md that states the memory and the work in the loop of
 // every command. Commands of the same cost share a row. Fila's own commands come first.
-func Costs(commands []command.Description) string {
+func costsTable(commands []command.Description) string {
 	type cost struct{ memory, loop string }
 	var order []cost
 	names := map[cost][]string{}

@@ -31,8 +31,8 @@ func tasks() []task {
 	}
 }
 
-// Unsorted returns Fila's own commands that no task names, and names in tasks that are none.
-func Unsorted(commands []command.Description) []string {
+// unsorted returns Fila's own commands that no task names, and names in tasks that are none.
+func unsorted(commands []command.Description) []string {
 	var named, wrong []string
 	for _, t := range tasks() {
 		named = append(named, t.commands...)
@@ -50,8 +50,8 @@ func Unsorted(commands []command.Description) []string {
 	return append(wrong, named...)
 }
 
-// Tasks returns docs/reference/commands.md: Fila's own commands by what they are for.
-func Tasks(commands []command.Description) string {
+// tasksPage returns docs/reference/commands.md: Fila's own commands by what they are for.
+func tasksPage(commands []command.Description) string {
 	p := &page{commands: commands}
 	p.WriteString("# Commands by task\n\n<!-- Generated from the command table by `make docs`. Do not edit. -->\n\n" +
 		"Each command links to its arguments, reply, rights and an example. `COMMAND DOCS` and `fila help` say the same at run time.\n" +
@@ -61,7 +61,7 @@ func Tasks(commands []command.Description) string {
 		for _, name := range t.commands {
 			at := slices.IndexFunc(commands, func(c command.Description) bool { return c.Display == name })
 			if at < 0 {
-				continue // Unsorted reports it
+				continue // unsorted reports it
 			}
 			first, _, _ := strings.Cut(commands[at].Summary, ". ")
 			p.writeRow("[`"+name+"`](../../redis-compat.md#"+fragment(name)+")", strings.ReplaceAll(strings.TrimSuffix(first, "."), "<", "&lt;")+".")
@@ -70,8 +70,8 @@ func Tasks(commands []command.Description) string {
 	return p.String()
 }
 
-// Errors returns docs/reference/errors.md: each code, when it comes, and what to do.
-func Errors() string {
+// errorsPage returns docs/reference/errors.md: each code, when it comes, and what to do.
+func errorsPage() string {
 	p := &page{}
 	p.WriteString("# Errors\n\n<!-- Generated from internal/broker/compat/codes.go by `make docs`. Do not edit. -->\n\n" +
 		"The first word of an error is its code. Match errors by the code: it keeps its meaning, and the text after it may change.\n" +
@@ -83,9 +83,4 @@ func Errors() string {
 	}
 	p.WriteString("\n`INFO errorstats` and the metric `fila_error_replies_total` count errors by code.\n")
 	return p.String()
-}
-
-// fragment returns the fragment of a command's section in redis-compat.md.
-func fragment(display string) string {
-	return strings.NewReplacer(".", "", " ", "-").Replace(strings.ToLower(display))
 }
