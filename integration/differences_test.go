@@ -31,6 +31,7 @@ func differences() map[string]string {
 		"names of clients: > CLIENT CAPA redirect":                       "libraries for Valkey ask for it",
 		"lists of clients: > CLIENT INFO":                                "of Redis' fields those that mean something here, and those of 7.2 for libraries",
 		"commands: > COMMAND INFO cluster":                               "of its subcommands those that are about nodes",
+		"commands: > COMMAND INFO command":                               "of its subcommands those that clients send",
 		"rules of users: > ACL SETUSER u +select|0":                      "there are no rules for a first argument",
 		"commands: > COMMAND INFO multi":                                 "a transaction needs the engine, which is not there while it loads",
 		"commands: > COMMAND INFO subscribe":                             "it is refused in MULTI, as it answers later on too",
