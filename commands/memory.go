@@ -56,24 +56,28 @@ func writeIntOrNil(w *resp.Writer, n *int64) {
 // infoMemory reports the memory of the Go runtime as used, and its limit. RocksDB's memory is outside the
 // runtime and appears only in the resident set.
 func infoMemory(s *engine.Stats) fields {
-	m := readGoMemory()
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+	}
+	metrics.Read(samples)
+	held, objects := samples[0].Value.Uint64()-samples[1].Value.Uint64(), samples[2].Value.Uint64()
 	resident, peak := residentBytes()
 	var f fields
-	f.bytes("used_memory", m.held)
+	f.bytes("used_memory", held)
 	f.bytes("used_memory_rss", resident)
-	f.bytes("used_memory_peak", max(peak, m.held))
-	f.text("used_memory_peak_perc", percent(m.held, max(peak, m.held)))
-	f.count("used_memory_overhead", m.held-min(m.objects, m.held))
+	f.bytes("used_memory_peak", max(peak, held))
+	f.text("used_memory_peak_perc", percent(held, max(peak, held)))
+	f.count("used_memory_overhead", held-min(objects, held))
 	f.number("used_memory_startup", 0)
-	f.count("used_memory_dataset", m.objects)
-	f.text("used_memory_dataset_perc", percent(m.objects, m.held))
+	f.count("used_memory_dataset", objects)
+	f.text("used_memory_dataset_perc", percent(objects, held))
 	if total := systemBytes(); total > 0 {
 		f.bytes("total_system_memory", total)
 	}
 	f.number("used_memory_lua", 0)
 	f.bytes("maxmemory", uint64(s.Memory.Limit))
 	f.text("maxmemory_policy", "noeviction")
-	f.text("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(m.held, 1)), 'f', 2, 64))
+	f.text("mem_fragmentation_ratio", strconv.FormatFloat(float64(resident)/float64(max(held, 1)), 'f', 2, 64))
 	f.text("mem_allocator", "go")
 	f.number("lazyfree_pending_objects", 0)
 	return f
