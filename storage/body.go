@@ -29,25 +29,10 @@ type Holders struct {
 }
 
 // Append appends the encoded record.
-func (h *Holders) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	h.fields(&c)
-	return c.buf
-}
+func (h *Holders) Append(dst []byte) []byte { return encode(dst, h) }
 
 // Decode reads a record that Append made.
-func (h *Holders) Decode(b []byte) error {
-	*h = Holders{}
-	var c codec
-	for c.decode(b); c.pass(); {
-		h.fields(&c)
-	}
-	if c.err != nil {
-		*h = Holders{}
-		return fmt.Errorf("holders record: %w", c.err)
-	}
-	return nil
-}
+func (h *Holders) Decode(b []byte) error { return decode(b, h, Holders{}, "holders", nil) }
 
 func (h *Holders) fields(c *codec) { c.strings(1, &h.Messages, nil) }
 

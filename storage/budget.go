@@ -2,7 +2,6 @@ package storage
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"time"
 )
@@ -31,28 +30,13 @@ type Budget struct {
 }
 
 // Append appends the encoded record.
-func (b *Budget) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	b.fields(&c)
-	return c.buf
-}
+func (b *Budget) Append(dst []byte) []byte { return encode(dst, b) }
 
 // Decode reads a record that Append made. A budget without a number is corrupt.
-func (b *Budget) Decode(rec []byte) error {
-	*b = Budget{}
-	var in codec
-	for in.decode(rec); in.pass(); {
-		b.fields(&in)
-	}
-	err := in.err
-	if err == nil && (b.Made == 0 || min(b.Credited, b.Spent, b.Debt, b.Low, b.Refill, b.RefillMax, b.UseAmount, b.UseCount) < 0) {
-		err = ErrCorrupt
-	}
-	if err != nil {
-		*b = Budget{}
-		return fmt.Errorf("budget record: %w", err)
-	}
-	return nil
+func (b *Budget) Decode(rec []byte) error { return decode(rec, b, Budget{}, "budget", (*Budget).valid) }
+
+func (b *Budget) valid() bool {
+	return b.Made != 0 && min(b.Credited, b.Spent, b.Debt, b.Low, b.Refill, b.RefillMax, b.UseAmount, b.UseCount) >= 0
 }
 
 func (b *Budget) fields(c *codec) {
@@ -90,25 +74,10 @@ type LedgerEntry struct {
 }
 
 // Append appends the encoded record.
-func (e *LedgerEntry) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	e.fields(&c)
-	return c.buf
-}
+func (e *LedgerEntry) Append(dst []byte) []byte { return encode(dst, e) }
 
 // Decode reads a record that Append made.
-func (e *LedgerEntry) Decode(b []byte) error {
-	*e = LedgerEntry{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		e.fields(&in)
-	}
-	if in.err != nil {
-		*e = LedgerEntry{}
-		return fmt.Errorf("ledger record: %w", in.err)
-	}
-	return nil
-}
+func (e *LedgerEntry) Decode(b []byte) error { return decode(b, e, LedgerEntry{}, "ledger", nil) }
 
 func (e *LedgerEntry) fields(c *codec) {
 	c.uint64(1, &e.Made)

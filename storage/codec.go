@@ -34,6 +34,38 @@ type codec struct {
 	throttles, budgets []string // see Message.DecodeLike
 }
 
+// record is a kind of records: its fields are the only thing that it has of its own.
+type record interface{ fields(c *codec) }
+
+// encode appends a record. It is inlined, so the codec takes no memory of its own.
+func encode(dst []byte, r record) []byte {
+	c := codec{buf: dst}
+	r.fields(&c)
+	return c.buf
+}
+
+// decode reads a record that encode made into r, which is as fresh in what b does not have. A
+// record that is not valid is corrupt; nil: all are valid. After an error r is empty. It allocates the
+// codec: messages and attempts, of which many are read, have the same lines of their own.
+func decode[R any, P interface {
+	*R
+	record
+}](b []byte, r P, fresh R, kind string, valid func(P) bool) error {
+	*r = fresh
+	var c codec
+	for c.decode(b); c.pass(); {
+		r.fields(&c)
+	}
+	if c.err == nil && valid != nil && !valid(r) {
+		c.err = ErrCorrupt
+	}
+	if c.err != nil {
+		*r = *new(R)
+		return fmt.Errorf("%s record: %w", kind, c.err)
+	}
+	return nil
+}
+
 // decode begins decoding. It is followed by a loop in which each pass goes over the list.
 func (c *codec) decode(b []byte) {
 	c.decoding, c.buf, c.seen = true, b, -1

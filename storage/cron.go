@@ -1,7 +1,5 @@
 package storage
 
-import "fmt"
-
 // Cron is a recurring message and its progress. Its key is ("cron", name). The message's
 // contents are a Message under ("cron_message", name), which ticks do not rewrite.
 type Cron struct {
@@ -29,25 +27,10 @@ type Cron struct {
 }
 
 // Append appends the encoded record.
-func (r *Cron) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	r.fields(&c)
-	return c.buf
-}
+func (r *Cron) Append(dst []byte) []byte { return encode(dst, r) }
 
 // Decode reads a record that Append made.
-func (r *Cron) Decode(b []byte) error {
-	*r = Cron{}
-	var c codec
-	for c.decode(b); c.pass(); {
-		r.fields(&c)
-	}
-	if c.err != nil {
-		*r = Cron{}
-		return fmt.Errorf("cron record: %w", c.err)
-	}
-	return nil
-}
+func (r *Cron) Decode(b []byte) error { return decode(b, r, Cron{}, "cron", nil) }
 
 func (r *Cron) fields(c *codec) {
 	c.string(1, &r.Queue)

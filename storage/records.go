@@ -173,11 +173,7 @@ func (d *Dead) fields(c *codec) {
 }
 
 // Append appends the encoded record.
-func (a *Attempt) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	a.fields(&c)
-	return c.buf
-}
+func (a *Attempt) Append(dst []byte) []byte { return encode(dst, a) }
 
 // Decode reads a record that Append made.
 func (a *Attempt) Decode(b []byte) error {
@@ -204,25 +200,10 @@ func (a *Attempt) fields(c *codec) {
 }
 
 // Append appends the encoded record.
-func (l *Lease) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	l.fields(&c)
-	return c.buf
-}
+func (l *Lease) Append(dst []byte) []byte { return encode(dst, l) }
 
 // Decode reads a record that Append made.
-func (l *Lease) Decode(b []byte) error {
-	*l = Lease{}
-	var c codec
-	for c.decode(b); c.pass(); {
-		l.fields(&c)
-	}
-	if c.err != nil {
-		*l = Lease{}
-		return fmt.Errorf("lease record: %w", c.err)
-	}
-	return nil
-}
+func (l *Lease) Decode(b []byte) error { return decode(b, l, Lease{}, "lease", nil) }
 
 func (l *Lease) fields(c *codec) {
 	c.int64(1, &l.Until)
@@ -245,29 +226,17 @@ func (l *Lease) fields(c *codec) {
 }
 
 // Append appends the encoded record.
-func (q *Queue) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	q.fields(&c)
-	return c.buf
-}
+func (q *Queue) Append(dst []byte) []byte { return encode(dst, q) }
 
 // Decode reads a record that Append made.
 func (q *Queue) Decode(b []byte) error {
-	*q = Queue{}
+	var fresh Queue
 	for s, row := range queueset.All() {
 		if row.Omitted() {
-			q.Values[s] = row.Default
+			fresh.Values[s] = row.Default
 		}
 	}
-	var c codec
-	for c.decode(b); c.pass(); {
-		q.fields(&c)
-	}
-	if c.err != nil {
-		*q = Queue{}
-		return fmt.Errorf("queue record: %w", c.err)
-	}
-	return nil
+	return decode(b, q, fresh, "queue", nil)
 }
 
 func (q *Queue) fields(c *codec) {

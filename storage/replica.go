@@ -1,7 +1,5 @@
 package storage
 
-import "fmt"
-
 // Replica is the record of a store that a node of a cluster has: up to where it has applied the
 // replicated log. Its key is ReplicaKey. A store that one broker has for itself has none.
 type Replica struct {
@@ -18,29 +16,15 @@ const stateReplica = "replica"
 func ReplicaKey() []byte { return AppendStateKey(nil, stateReplica) }
 
 // Append appends the encoded record.
-func (r *Replica) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	r.fields(&c)
-	return c.buf
-}
+func (r *Replica) Append(dst []byte) []byte { return encode(dst, r) }
 
 // Decode reads a record that Append made. A record without a cluster is corrupt, and so is one
 // that has a position without one of its three numbers.
-func (r *Replica) Decode(b []byte) error {
-	*r = Replica{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		r.fields(&in)
-	}
-	err := in.err
-	if begun := r.Index != 0; err == nil && (r.Cluster == "" || begun != (r.Term != 0) || begun != (r.Number != 0)) {
-		err = ErrCorrupt
-	}
-	if err != nil {
-		*r = Replica{}
-		return fmt.Errorf("replica record: %w", err)
-	}
-	return nil
+func (r *Replica) Decode(b []byte) error { return decode(b, r, Replica{}, "replica", (*Replica).valid) }
+
+func (r *Replica) valid() bool {
+	begun := r.Index != 0
+	return r.Cluster != "" && begun == (r.Term != 0) && begun == (r.Number != 0)
 }
 
 func (r *Replica) fields(c *codec) {

@@ -1,8 +1,8 @@
 package storage
 
 import (
-	"fmt"
 	"math"
+	"slices"
 )
 
 // This file is the records of the families State, Dedup and Results.
@@ -16,29 +16,14 @@ type DedupEntry struct {
 }
 
 // Append appends the encoded record.
-func (d *DedupEntry) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	d.fields(&c)
-	return c.buf
-}
+func (d *DedupEntry) Append(dst []byte) []byte { return encode(dst, d) }
 
 // Decode reads a record that Append made.
 func (d *DedupEntry) Decode(b []byte) error {
-	*d = DedupEntry{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		d.fields(&in)
-	}
-	err := in.err
-	if err == nil && d.ID == (ID{}) {
-		err = ErrCorrupt
-	}
-	if err != nil {
-		*d = DedupEntry{}
-		return fmt.Errorf("dedup record: %w", err)
-	}
-	return nil
+	return decode(b, d, DedupEntry{}, "dedup", (*DedupEntry).valid)
 }
+
+func (d *DedupEntry) valid() bool { return d.ID != (ID{}) }
 
 func (d *DedupEntry) fields(c *codec) {
 	c.id(1, &d.ID)
@@ -53,25 +38,10 @@ type Result struct {
 }
 
 // Append appends the encoded record.
-func (r *Result) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	r.fields(&c)
-	return c.buf
-}
+func (r *Result) Append(dst []byte) []byte { return encode(dst, r) }
 
 // Decode reads a record that Append made.
-func (r *Result) Decode(b []byte) error {
-	*r = Result{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		r.fields(&in)
-	}
-	if in.err != nil {
-		*r = Result{}
-		return fmt.Errorf("result record: %w", in.err)
-	}
-	return nil
-}
+func (r *Result) Decode(b []byte) error { return decode(b, r, Result{}, "result", nil) }
 
 func (r *Result) fields(c *codec) {
 	c.bytes(1, &r.Value)
@@ -88,26 +58,10 @@ type Key struct {
 }
 
 // Append appends the encoded record.
-func (k *Key) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	k.fields(&c)
-	return c.buf
-}
+func (k *Key) Append(dst []byte) []byte { return encode(dst, k) }
 
 // Decode reads a record that Append made.
-func (k *Key) Decode(b []byte) error {
-	*k = Key{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		k.fields(&in)
-	}
-	err := in.err
-	if err != nil {
-		*k = Key{}
-		return fmt.Errorf("key record: %w", err)
-	}
-	return nil
-}
+func (k *Key) Decode(b []byte) error { return decode(b, k, Key{}, "key", nil) }
 
 func (k *Key) fields(c *codec) {
 	c.uint32(1, &k.Weight)
@@ -124,25 +78,10 @@ type Script struct {
 }
 
 // Append appends the encoded record.
-func (s *Script) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	s.fields(&c)
-	return c.buf
-}
+func (s *Script) Append(dst []byte) []byte { return encode(dst, s) }
 
 // Decode reads a record that Append made.
-func (s *Script) Decode(b []byte) error {
-	*s = Script{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		s.fields(&in)
-	}
-	if in.err != nil {
-		*s = Script{}
-		return fmt.Errorf("script record: %w", in.err)
-	}
-	return nil
-}
+func (s *Script) Decode(b []byte) error { return decode(b, s, Script{}, "script", nil) }
 
 func (s *Script) fields(c *codec) {
 	c.string(1, &s.Source)
@@ -157,30 +96,15 @@ type Binding struct {
 }
 
 // Append appends the encoded record.
-func (b *Binding) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	b.fields(&c)
-	return c.buf
-}
+func (b *Binding) Append(dst []byte) []byte { return encode(dst, b) }
 
 // Decode reads a record that Append made. A pattern without a name is corrupt.
 func (b *Binding) Decode(enc []byte) error {
-	*b = Binding{}
-	var in codec
-	for in.decode(enc); in.pass(); {
-		b.fields(&in)
-	}
-	err := in.err
-	for i := range b.Headers {
-		if len(b.Headers[i].Name) == 0 {
-			err = ErrCorrupt
-		}
-	}
-	if err != nil {
-		*b = Binding{}
-		return fmt.Errorf("binding record: %w", err)
-	}
-	return nil
+	return decode(enc, b, Binding{}, "binding", (*Binding).valid)
+}
+
+func (b *Binding) valid() bool {
+	return !slices.ContainsFunc(b.Headers, func(h Header) bool { return len(h.Name) == 0 })
 }
 
 func (b *Binding) fields(c *codec) { c.headers(1, &b.Headers) }
@@ -195,29 +119,16 @@ type Throttle struct {
 }
 
 // Append appends the encoded record.
-func (t *Throttle) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	t.fields(&c)
-	return c.buf
-}
+func (t *Throttle) Append(dst []byte) []byte { return encode(dst, t) }
 
 // Decode reads a record that Append made. A rate that is no number is corrupt, and so is a minimum
 // above the concurrency.
 func (t *Throttle) Decode(b []byte) error {
-	*t = Throttle{}
-	var in codec
-	for in.decode(b); in.pass(); {
-		t.fields(&in)
-	}
-	err := in.err
-	if err == nil && (math.IsNaN(t.Rate) || math.IsInf(t.Rate, 0) || t.Rate < 0 || t.AdaptiveMin > t.Concurrency) {
-		err = ErrCorrupt
-	}
-	if err != nil {
-		*t = Throttle{}
-		return fmt.Errorf("throttle record: %w", err)
-	}
-	return nil
+	return decode(b, t, Throttle{}, "throttle", (*Throttle).valid)
+}
+
+func (t *Throttle) valid() bool {
+	return t.Rate >= 0 && !math.IsInf(t.Rate, 0) && t.AdaptiveMin <= t.Concurrency
 }
 
 func (t *Throttle) fields(c *codec) {

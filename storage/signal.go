@@ -1,8 +1,6 @@
 package storage
 
 import (
-	"fmt"
-
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -42,25 +40,10 @@ func ParseSignalKey(k []byte) (subject, name string, err error) {
 }
 
 // Append appends the encoded record.
-func (s *Signal) Append(dst []byte) []byte {
-	c := codec{buf: dst}
-	s.fields(&c)
-	return c.buf
-}
+func (s *Signal) Append(dst []byte) []byte { return encode(dst, s) }
 
 // Decode reads a record that Append made.
-func (s *Signal) Decode(b []byte) error {
-	*s = Signal{}
-	var c codec
-	for c.decode(b); c.pass(); {
-		s.fields(&c)
-	}
-	if c.err != nil {
-		*s = Signal{}
-		return fmt.Errorf("signal record: %w", c.err)
-	}
-	return nil
-}
+func (s *Signal) Decode(b []byte) error { return decode(b, s, Signal{}, "signal", nil) }
 
 func (s *Signal) fields(c *codec) {
 	c.int64(1, &s.At)
