@@ -126,49 +126,31 @@ func (c *codec) advance() {
 
 func (c *codec) uint64(num protowire.Number, v *uint64) {
 	if *v != 0 || c.next.num == num {
-		c.passUint64(num, v)
-	}
-}
-
-func (c *codec) passUint64(num protowire.Number, v *uint64) {
-	if !c.decoding {
-		c.buf = appendUint(c.buf, num, *v)
-		return
-	}
-	for ; c.next.num == num; c.taken() {
-		*v = c.next.uint64()
+		passNumber(c, num, v)
 	}
 }
 
 func (c *codec) uint32(num protowire.Number, v *uint32) {
 	if *v != 0 || c.next.num == num {
-		c.passUint32(num, v)
-	}
-}
-
-func (c *codec) passUint32(num protowire.Number, v *uint32) {
-	if !c.decoding {
-		c.buf = appendUint(c.buf, num, uint64(*v))
-		return
-	}
-	for ; c.next.num == num; c.taken() {
-		*v = c.next.uint32()
+		passNumber(c, num, v)
 	}
 }
 
 func (c *codec) int64(num protowire.Number, v *int64) {
 	if *v != 0 || c.next.num == num {
-		c.passInt64(num, v)
+		passNumber(c, num, v)
 	}
 }
 
-func (c *codec) passInt64(num protowire.Number, v *int64) {
+func passNumber[N uint64 | uint32 | int64](c *codec, num protowire.Number, v *N) {
 	if !c.decoding {
 		c.buf = appendUint(c.buf, num, uint64(*v))
 		return
 	}
 	for ; c.next.num == num; c.taken() {
-		*v = c.next.int64()
+		n := c.next.uint64()
+		*v = N(n)
+		c.next.bad = c.next.bad || uint64(*v) != n // it is above 32 bits
 	}
 }
 
@@ -197,34 +179,24 @@ func (c *codec) float64(num protowire.Number, v *float64) {
 
 func (c *codec) string(num protowire.Number, v *string) {
 	if *v != "" || c.next.num == num {
-		c.passString(num, v)
-	}
-}
-
-func (c *codec) passString(num protowire.Number, v *string) {
-	if !c.decoding {
-		c.buf = appendItem(c.buf, num, *v)
-		return
-	}
-	for ; c.next.num == num; c.taken() {
-		*v = c.next.string()
+		passText(c, num, v)
 	}
 }
 
 // bytes is string for a value that aliases the record.
 func (c *codec) bytes(num protowire.Number, v *[]byte) {
 	if len(*v) != 0 || c.next.num == num {
-		c.passBytes(num, v)
+		passText(c, num, v)
 	}
 }
 
-func (c *codec) passBytes(num protowire.Number, v *[]byte) {
+func passText[T string | []byte](c *codec, num protowire.Number, v *T) {
 	if !c.decoding {
 		c.buf = appendItem(c.buf, num, *v)
 		return
 	}
 	for ; c.next.num == num; c.taken() {
-		*v = c.next.slice()
+		*v = T(c.next.slice())
 	}
 }
 

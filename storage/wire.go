@@ -1,10 +1,6 @@
 package storage
 
-import (
-	"math"
-
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // This file and codec.go implement the subset of protobuf that the records need: fields
 // are written in the order of their numbers, zero values are omitted, unknown fields are
@@ -64,16 +60,6 @@ type field struct {
 func (f *field) uint64() uint64 {
 	f.bad = f.bad || f.typ != protowire.VarintType
 	return f.value
-}
-
-func (f *field) int64() int64 {
-	return int64(f.uint64())
-}
-
-func (f *field) uint32() uint32 {
-	v := f.uint64()
-	f.bad = f.bad || v > math.MaxUint32
-	return uint32(v)
 }
 
 func (f *field) bool() bool {
