@@ -100,7 +100,7 @@ func viewFields(v *engine.View) *fields {
 	f.limit("dead_attempts", uint64(d.Attempts))
 	f.limit("dead_deliveries", uint64(d.Deliveries))
 	f.number("cost", int64(v.Cost))
-	f.at("expires_at", v.ExpiresAt)
+	f.at("expires_at", v.Expires())
 	f.texts("budgets", v.Budgets)
 	f.number("charge", v.Charge)
 	f.optional("unique", v.Unique)

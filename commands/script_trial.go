@@ -66,8 +66,8 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	c.queue, c.kind = in.Text("queue"), hookKind(in)
 	c.msg = hook.Message{
 		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.Integer("payloadsize", 0)),
-		Weight: uint32(in.Integer("weight", 1)), Charge: 1,
 	}
+	c.msg.Weight, c.msg.Charge = uint32(in.Integer("weight", 1)), 1
 	if in.Has("key") {
 		c.msg.Key = in.Text("key")
 	}

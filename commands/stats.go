@@ -380,7 +380,7 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 	}
 	f.groups("blocked_by", blockers)
 	if m != nil {
-		f.at("expires_at", m.ExpiresAt)
+		f.at("expires_at", m.Expires())
 		f.texts("budgets", m.Budgets)
 	}
 	f.lack(e.Lacks)

@@ -53,11 +53,11 @@ func (s *accountTable) expire(c *core) {
 func (s *accountTable) check(c *core, bad report) {
 	reserved := map[string]int64{}
 	for _, m := range c.leases.byID {
-		names, charge := m.budgets()
-		for i, name := range names {
+		meta := m.meta()
+		for i, name := range meta.Budgets {
 			if m.reserved&(1<<i) != 0 {
-				reserved[name] += charge
-			} else if charge > 0 && !m.key.queue.isDLQ() && !m.recovered && !m.retrying {
+				reserved[name] += meta.Charge
+			} else if meta.Charge > 0 && !m.key.queue.isDLQ() && !m.recovered && !m.retrying {
 				bad(29, "the lease of %s has reserved nothing of budget %q", m.id, name)
 			}
 		}

@@ -110,7 +110,7 @@ func (w *world) adaptive(least, most uint64) {
 func (w *world) calls(queue string, n int) []*Delivery {
 	w.t.Helper()
 	for range n {
-		req := &Enqueue{Queue: queue, Key: "k", Payload: []byte("call"), Throttles: []string{"p"}}
+		req := &Enqueue{Queue: queue, Key: "k", Payload: []byte("call"), Meta: Meta{Throttles: []string{"p"}}}
 		if err := w.Prepare(req); err != nil {
 			w.t.Fatal(err)
 		}

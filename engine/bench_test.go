@@ -116,7 +116,7 @@ func (l *workload) prepare() {
 	l.requests, l.tasks, l.leases = l.requests[:0], nil, nil
 	payload := make([]byte, 100)
 	for range turnTasks {
-		req := &Enqueue{Queue: "q", Throttles: slices.Clone(l.throttles), Payload: payload}
+		req := &Enqueue{Queue: "q", Meta: Meta{Throttles: slices.Clone(l.throttles)}, Payload: payload}
 		if l.pick != nil {
 			req.Key = l.pick()
 		} else {

@@ -125,11 +125,11 @@ func (c *core) storeBody(b *sharedBody) {
 
 // leaveBody ends the share of a message that is removed in this batch.
 func (c *core) leaveBody(m *message) {
-	t, id := &c.bodies, m.bodyID()
+	t, id := &c.bodies, m.tied().body
 	if id == (ID{}) {
 		return
 	}
-	m.tie(m.uniqueID(), ID{})
+	m.tie(m.tied().unique, ID{})
 	counts := t.counts
 	n, counted := counts[id]
 	if !counted {
@@ -234,8 +234,8 @@ func (l *bodyLook) Apply(tx *Tx) error {
 func (t *bodyTable) check(c *core, bad report) {
 	held := map[ID]int{}
 	hold := func(m *message) {
-		if m != nil && m.bodyID() != (ID{}) {
-			held[m.bodyID()]++
+		if m != nil && m.tied().body != (ID{}) {
+			held[m.tied().body]++
 		}
 	}
 	for _, q := range c.queues.byName {

@@ -129,11 +129,9 @@ func parseCursor(queue uint32, cursor string) ([]byte, error) {
 // View is a message as FILA.GET and FILA.BROWSE show it. Payload, Headers and the fields
 // that come from the record are valid after Open.
 type View struct {
-	MessageInfo
-	Queue, Key string
-	Weight     uint32 // of the key
-	Priority   uint8
-	ExpiresAt  time.Time // zero: the message has no TTL
+	MessageInfo // its weight is that of the key
+	Queue, Key  string
+	Priority    uint8
 
 	// Set for a message that has failed or is dead.
 	Error                     string
@@ -163,11 +161,8 @@ func (v *View) Open() error {
 	if err := v.message.Decode(v.record); err != nil {
 		return fmt.Errorf("message %s: %w", v.ID, err)
 	}
-	v.Throttles, v.Budgets, v.Charge = v.message.Throttles, v.message.Budgets, v.message.Charge
-	v.Unique = v.message.Unique
-	if at := v.message.ExpiresAt; at > 0 {
-		v.ExpiresAt = time.Unix(0, at)
-	}
+	v.message.Weight, v.message.Cost = v.Weight, v.Cost
+	v.Meta = v.message.Meta
 	d := v.message.Dead
 	if d == nil {
 		return nil
@@ -236,7 +231,8 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	case q.isDLQ():
 		status = StatusDead
 	}
-	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Weight: m.key.weight, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}
+	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}
+	v.Weight = m.key.weight
 	if is == delayed {
 		v.ReadyAt = time.Unix(0, f.readyAt)
 	}

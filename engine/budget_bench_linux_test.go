@@ -59,7 +59,7 @@ func BenchmarkTheMonthOfManyBudgetsBegins(b *testing.B) {
 				continue
 			}
 			charge := int64(150) // the first filling does not cover it, the next does
-			req := &Enqueue{Queue: "q", Key: name, Budgets: []string{name}, Charge: &charge}
+			req := &Enqueue{Queue: "q", Key: name, Meta: Meta{Budgets: []string{name}}, Charge: &charge}
 			if err := s.Prepare(req); err != nil {
 				b.Fatal(err)
 			}

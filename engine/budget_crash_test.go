@@ -70,7 +70,7 @@ func (w *paidWork) run(parted bool) (crashed bool) {
 	w.pay("in", "k", 10, "acme")
 	d := w.lease("in", 1)[0]
 	w.Advance(time.Second)
-	used, charge, out := int64(7), w.charge(), Enqueue{Queue: "out", Key: "k", Budgets: []string{"acme"}, Charge: new(int64(3))}
+	used, charge, out := int64(7), w.charge(), Enqueue{Queue: "out", Key: "k", Meta: Meta{Budgets: []string{"acme"}}, Charge: new(int64(3))}
 	if err := w.Prepare(&out); err != nil {
 		w.t.Fatal(err)
 	}

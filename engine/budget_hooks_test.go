@@ -70,15 +70,15 @@ func TestAHookSeesAndReplacesWhatPaysForAMessage(t *testing.T) {
 		sees      int64
 		acme, all int64 // reserved by the lease
 	}{
-		"nothing decided":              {Enqueue{Budgets: []string{"acme"}, Charge: new(int64(7))}, hook.EnqueueDecision{}, 7, 7, 0},
-		"the cost is the default":      {Enqueue{Budgets: []string{"acme"}, Cost: 3}, hook.EnqueueDecision{}, 3, 3, 0},
-		"the cost that the hook says":  {Enqueue{Budgets: []string{"acme"}, Cost: 3}, hook.EnqueueDecision{Cost: 5}, 3, 5, 0},
-		"the producer's charge stays":  {Enqueue{Budgets: []string{"acme"}, Charge: new(int64(7))}, hook.EnqueueDecision{Cost: 5}, 7, 7, 0},
-		"another charge":               {Enqueue{Budgets: []string{"acme"}, Charge: new(int64(7))}, hook.EnqueueDecision{Charge: new(int64(0))}, 7, 0, 0},
-		"other budgets":                {Enqueue{Budgets: []string{"acme"}}, hook.EnqueueDecision{Budgets: []string{"all"}}, 1, 0, 1},
+		"nothing decided":              {Enqueue{Meta: Meta{Budgets: []string{"acme"}}, Charge: new(int64(7))}, hook.EnqueueDecision{}, 7, 7, 0},
+		"the cost is the default":      {Enqueue{Meta: Meta{Budgets: []string{"acme"}, Cost: 3}}, hook.EnqueueDecision{}, 3, 3, 0},
+		"the cost that the hook says":  {Enqueue{Meta: Meta{Budgets: []string{"acme"}, Cost: 3}}, hook.EnqueueDecision{Cost: 5}, 3, 5, 0},
+		"the producer's charge stays":  {Enqueue{Meta: Meta{Budgets: []string{"acme"}}, Charge: new(int64(7))}, hook.EnqueueDecision{Cost: 5}, 7, 7, 0},
+		"another charge":               {Enqueue{Meta: Meta{Budgets: []string{"acme"}}, Charge: new(int64(7))}, hook.EnqueueDecision{Charge: new(int64(0))}, 7, 0, 0},
+		"other budgets":                {Enqueue{Meta: Meta{Budgets: []string{"acme"}}}, hook.EnqueueDecision{Budgets: []string{"all"}}, 1, 0, 1},
 		"a charge without a budget":    {Enqueue{Charge: new(int64(9))}, hook.EnqueueDecision{Budgets: []string{"all", "acme"}}, 9, 9, 9},
-		"none":                         {Enqueue{Budgets: []string{"acme"}}, hook.EnqueueDecision{Budgets: []string{}}, 1, 0, 0},
-		"none in place of a wrong one": {Enqueue{Budgets: []string{"acmee"}}, hook.EnqueueDecision{Budgets: []string{}}, 1, 0, 0},
+		"none":                         {Enqueue{Meta: Meta{Budgets: []string{"acme"}}}, hook.EnqueueDecision{Budgets: []string{}}, 1, 0, 0},
+		"none in place of a wrong one": {Enqueue{Meta: Meta{Budgets: []string{"acmee"}}}, hook.EnqueueDecision{Budgets: []string{}}, 1, 0, 0},
 	} {
 		says, x.req.Queue = x.says, "q"
 		w.send(x.req)
@@ -136,14 +136,14 @@ func TestAScriptThatFailsLeavesTheBudgetsOfTheProducer(t *testing.T) {
 	w.script(func(*hook.Message, hook.View) (hook.EnqueueDecision, error) {
 		return hook.SafeEnqueue(), errors.New("fails")
 	})
-	w.send(Enqueue{Queue: "q", Key: "k", Throttles: []string{"t"}, Budgets: []string{"acme"}, Charge: new(int64(4))})
+	w.send(Enqueue{Queue: "q", Key: "k", Meta: Meta{Throttles: []string{"t"}, Budgets: []string{"acme"}}, Charge: new(int64(4))})
 	if ds := w.lease("q", 1); len(ds) != 0 {
 		t.Fatal("the work is free")
 	}
 	if l := w.lackOf(hook.DefaultKey); l == nil || l.Budget != "acme" || l.Charge != 4 {
 		t.Errorf("%+v", l)
 	}
-	if err := w.trySend(Enqueue{Queue: "q", Budgets: []string{"acmee"}}); !errors.Is(err, ErrNoBudget) {
+	if err := w.trySend(Enqueue{Queue: "q", Meta: Meta{Budgets: []string{"acmee"}}}); !errors.Is(err, ErrNoBudget) {
 		t.Errorf("a budget of the producer that does not exist: %v", err)
 	}
 }
@@ -155,7 +155,7 @@ func TestOnFailureSeesWhatPaysForAMessage(t *testing.T) {
 	w.credit("acme", 10)
 	var seen []hook.Message
 	w.must(func(tx *Tx) error { return tx.LoadScript("q", failureSpy{simHook{hook.OnFailure}, &seen}, "") })
-	w.send(Enqueue{Queue: "q", Budgets: []string{"acme"}, Charge: new(int64(4))})
+	w.send(Enqueue{Queue: "q", Meta: Meta{Budgets: []string{"acme"}}, Charge: new(int64(4))})
 	w.nack(&Nack{Queue: "q", Receipt: w.lease("q", 1)[0].Receipt, Delay: -1})
 	if len(seen) != 1 || seen[0].Charge != 4 || !slices.Equal(seen[0].Budgets, []string{"acme"}) {
 		t.Errorf("%+v", seen)
@@ -491,7 +491,7 @@ func TestWhatIsSettledIsASignal(t *testing.T) {
 	}
 	deliver := func(budgets ...string) *Delivery {
 		t.Helper()
-		w.send(Enqueue{Queue: "q", Key: "k", Throttles: []string{"p", "k"}, Budgets: budgets, Charge: new(int64(40))})
+		w.send(Enqueue{Queue: "q", Key: "k", Meta: Meta{Throttles: []string{"p", "k"}, Budgets: budgets}, Charge: new(int64(40))})
 		return w.lease("q", 1)[0]
 	}
 	w.ackUsed("q", deliver("acme"), nil)
@@ -516,7 +516,7 @@ func TestWhatIsSettledIsASignal(t *testing.T) {
 	})
 	want("an expiry, and an ack that comes too late", 0)
 	w.queue("silent", QueueOptions{})
-	w.send(Enqueue{Queue: "silent", Key: "k", Budgets: []string{"acme"}})
+	w.send(Enqueue{Queue: "silent", Key: "k", Meta: Meta{Budgets: []string{"acme"}}})
 	w.ackUsed("silent", w.lease("silent", 1)[0], nil)
 	want("a queue without SIGNALS", 0)
 }

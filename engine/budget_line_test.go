@@ -16,7 +16,7 @@ import (
 // pay enqueues a message that budgets pay for.
 func (w *world) pay(queue, key string, charge int64, budgets ...string) ID {
 	w.t.Helper()
-	return w.send(Enqueue{Queue: queue, Key: key, Budgets: budgets, Charge: &charge})
+	return w.send(Enqueue{Queue: queue, Key: key, Meta: Meta{Budgets: budgets}, Charge: &charge})
 }
 
 func (w *world) send(req Enqueue) (id ID) {
@@ -197,7 +197,7 @@ func TestWeightsHoldUnderABudgetThatTrickles(t *testing.T) {
 	for range 400 {
 		w.pay("q", "one", 1, "b")
 		c := int64(1)
-		w.send(Enqueue{Queue: "q", Key: "three", Weight: 3, Budgets: []string{"b"}, Charge: &c})
+		w.send(Enqueue{Queue: "q", Key: "three", Meta: Meta{Weight: 3, Budgets: []string{"b"}}, Charge: &c})
 	}
 	got := map[string]int{}
 	for range 400 {
@@ -260,7 +260,7 @@ func TestABudgetThatIsDeletedHoldsItsMessages(t *testing.T) {
 		t.Error("a message that costs nothing did not go out")
 	}
 	err = w.do(func(tx *Tx) error {
-		req := Enqueue{Queue: "q", Budgets: []string{"none"}}
+		req := Enqueue{Queue: "q", Meta: Meta{Budgets: []string{"none"}}}
 		if err := w.Prepare(&req); err != nil {
 			return err
 		}
@@ -667,8 +667,8 @@ func TestWeightsHoldForWaitingConsumersUnderABudgetThatTrickles(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	for range 1200 {
 		charge := int64(2)
-		w.send(Enqueue{Queue: "q", Key: "one", Budgets: []string{"b"}, Charge: &charge})
-		w.send(Enqueue{Queue: "q", Key: "three", Weight: 3, Budgets: []string{"b"}, Charge: &charge})
+		w.send(Enqueue{Queue: "q", Key: "one", Meta: Meta{Budgets: []string{"b"}}, Charge: &charge})
+		w.send(Enqueue{Queue: "q", Key: "three", Meta: Meta{Weight: 3, Budgets: []string{"b"}}, Charge: &charge})
 	}
 	got, out := map[string]int{}, 0
 	tasks := make([]*Task, 4)

@@ -271,27 +271,6 @@ func amount[N ~int | ~int64](n N, noun string) string {
 // BudgetsMax bounds the budgets of a message.
 const BudgetsMax = credit.BudgetsMax
 
-// checkBudgets validates the budgets of a request and its charge.
-func checkBudgets(req *Enqueue, l *Limits) error {
-	if n := len(req.Budgets); n > BudgetsMax {
-		if n = countDistinct(req.Budgets); n > BudgetsMax {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different budget"), BudgetsMax)
-		}
-	}
-	for _, name := range req.Budgets {
-		if name == "" {
-			return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
-		}
-		if len(name) > l.Key {
-			return fmt.Errorf("%w: BUDGET of %d bytes, the limit is %d", ErrTooBig, len(name), l.Key)
-		}
-	}
-	if n := req.Charge; n != nil && (*n < 0 || *n > credit.ChargeMax) {
-		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", ErrInvalid, *n, int64(credit.ChargeMax))
-	}
-	return nil
-}
-
 // checkKey returns ErrInvalid for an empty fairness key and ErrTooBig for one above Limits.Key.
 func (c *core) checkKey(key string) error {
 	if key == "" {

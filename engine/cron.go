@@ -80,9 +80,9 @@ func prepareCron(cr *Cron, l *Limits) (err error) {
 	if err := checkMessage(req, l); err != nil {
 		return err
 	}
-	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost}
+	m := storage.Message{Payload: req.Payload, Headers: req.Headers, Meta: req.CutContent()}
 	cr.record = m.Append(nil)
-	req.Payload, req.Headers, req.Throttles = nil, nil, nil
+	req.Payload, req.Headers = nil, nil
 	return nil
 }
 
@@ -206,8 +206,9 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	set := storage.Cron{
 		Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Key: req.Key,
 		DelayMs: uint64(req.Delay.Milliseconds()), TTLMs: uint64(req.TTL.Milliseconds()), SetAt: c.calendar(),
-		Budgets: distinct(req.Budgets), Topic: cr.Topic, Unique: req.Unique,
+		Meta: req.Meta, Topic: cr.Topic,
 	}
+	once(&set.Meta)
 	if req.Charge != nil {
 		set.Charge = *req.Charge + 1
 	}
@@ -299,9 +300,8 @@ type CronInfo struct {
 	Priority                *uint8
 	Delay, TTL              time.Duration
 	SetAt                   time.Time
-	Budgets                 []string // that pay for each message
-	Charge                  *int64   // to each of them, as given
-	Unique                  string   // unique id of each message; "": none
+	Meta                           // of each message, without what Meta.CutContent returns
+	Charge                  *int64 // to each of the budgets, as given
 
 	schedule *schedule.Schedule // nil: invalid
 }
@@ -330,8 +330,8 @@ func (e *cronEntry) info() CronInfo {
 		Name: e.name, Queue: s.Queue, Topic: s.Topic, Expression: s.Expression, Zone: s.Zone, CatchUp: CatchUp(s.CatchUp), Key: s.Key,
 		NextAt: at(s.NextAt), LastAt: at(s.LastAt), Fired: s.Fired, Missed: s.Missed, LastError: s.LastError, ErrorAt: at(s.ErrorAt),
 		Priority: priorityOf(s), Delay: time.Duration(s.DelayMs) * time.Millisecond,
-		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Budgets: s.Budgets, Charge: chargeOf(s),
-		Unique: s.Unique, Skipped: s.Skipped,
+		TTL: time.Duration(s.TTLMs) * time.Millisecond, SetAt: at(s.SetAt), Meta: s.Meta, Charge: chargeOf(s),
+		Skipped:  s.Skipped,
 		schedule: e.schedule,
 	}
 	if e.schedule == nil {

@@ -115,7 +115,7 @@ func TestATickFindsTheMessageOfAnEarlierOne(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		w := newWorld(t, nil)
 		w.queue("q", QueueOptions{})
-		w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Unique: "u", Payload: []byte("u")}})
+		w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Meta: Meta{Unique: "u"}, Payload: []byte("u")}})
 		w.cron(Cron{Name: "other", Expression: "* * * * *", Message: Enqueue{Queue: "q", Payload: []byte("x")}})
 		want := func(when string, ready int64, fired, skipped uint64) {
 			t.Helper()
@@ -160,8 +160,8 @@ func TestATickKnowsAnIDThatIsFreeSinceItsRoundBegan(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	first := w.unique("u", nil)
-	w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Unique: "u", Payload: []byte("x")}})
-	w.cron(Cron{Name: "n", Expression: "* * * * *", Message: Enqueue{Queue: "q", Unique: "u", Payload: []byte("x")}})
+	w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{Queue: "q", Meta: Meta{Unique: "u"}, Payload: []byte("x")}})
+	w.cron(Cron{Name: "n", Expression: "* * * * *", Message: Enqueue{Queue: "q", Meta: Meta{Unique: "u"}, Payload: []byte("x")}})
 	w.lease("q", 1)
 	w.ackID(first)
 	w.Advance(41 * time.Second)

@@ -92,7 +92,7 @@ func TestATickIsAMessage(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	priority := uint8(9)
 	w.cron(Cron{Name: "m", Expression: "* * * * *", Message: Enqueue{
-		Queue: "q", Key: "k", Weight: 3, Throttles: []string{"t"}, Headers: []Header{{Name: []byte("a"), Value: []byte("b")}},
+		Queue: "q", Key: "k", Meta: Meta{Weight: 3, Throttles: []string{"t"}}, Headers: []Header{{Name: []byte("a"), Value: []byte("b")}},
 		Payload: []byte("hello"), Priority: &priority,
 	}})
 	w.Advance(39 * time.Second)

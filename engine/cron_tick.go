@@ -162,11 +162,12 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 	m.Headers = append(m.Headers, Header{Name: []byte(headerCron), Value: []byte(j.name)},
 		Header{Name: []byte(headerCronAt), Value: strconv.AppendInt(nil, ms, 10)})
 	j.req = Enqueue{
-		Queue: j.set.Queue, Key: j.set.Key, Weight: m.Weight, Cost: m.Cost, Throttles: m.Throttles, Headers: m.Headers, Payload: m.Payload,
+		Queue: j.set.Queue, Key: j.set.Key, Meta: j.set.Meta, Headers: m.Headers, Payload: m.Payload,
 		Priority: priorityOf(&j.set), Delay: time.Duration(j.set.DelayMs) * time.Millisecond,
-		TTL:     time.Duration(j.set.TTLMs) * time.Millisecond,
-		Budgets: j.set.Budgets, Charge: chargeOf(&j.set), Unique: j.set.Unique, lenient: true,
+		TTL:    time.Duration(j.set.TTLMs) * time.Millisecond,
+		Charge: chargeOf(&j.set), lenient: true,
 	}
+	j.req.AddContent(&m.Meta)
 	now := func() int64 { return r.now }
 	if !j.set.Topic {
 		if err := prepare(&j.req, &r.limits, r.snapshot, now); err != nil {

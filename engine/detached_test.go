@@ -16,7 +16,7 @@ func (w *world) fillKeys(queue string, n int, throttles ...string) {
 	w.t.Helper()
 	tasks := make([]*Task, n)
 	for i := range tasks {
-		req := &Enqueue{Queue: queue, Key: fmt.Sprintf("k%d", i), Payload: []byte("m"), Throttles: throttles}
+		req := &Enqueue{Queue: queue, Key: fmt.Sprintf("k%d", i), Payload: []byte("m"), Meta: Meta{Throttles: throttles}}
 		if err := w.Prepare(req); err != nil {
 			w.t.Fatal(err)
 		}
@@ -46,8 +46,8 @@ func TestAPurgeKeepsWhatThrottlesHaveDoneToAKey(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.queue("other", QueueOptions{}) // shares the throttle, so that keys are in a class that names it
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(1))})
-	w.send(Enqueue{Queue: "other", Throttles: []string{"t"}})
-	put := func(key string) { w.send(Enqueue{Queue: "q", Key: key, Throttles: []string{"t"}}) }
+	w.send(Enqueue{Queue: "other", Meta: Meta{Throttles: []string{"t"}}})
+	put := func(key string) { w.send(Enqueue{Queue: "q", Key: key, Meta: Meta{Throttles: []string{"t"}}}) }
 	put("a")
 	put("a")
 	w.lease("q", 1)
@@ -327,7 +327,7 @@ func TestAPurgeReclaimsLeasesInPortions(t *testing.T) {
 			w.must(func(tx *Tx) error { return tx.SetThrottle("t", ThrottleOptions{Concurrency: new(uint64(2 * n))}) })
 			for i := range n {
 				for _, req := range []*Enqueue{
-					{Queue: "q", Key: fmt.Sprintf("k%d", i%3), Throttles: []string{"t"}, TTL: time.Hour}, {Queue: "q", Key: "late", Delay: time.Hour},
+					{Queue: "q", Key: fmt.Sprintf("k%d", i%3), Meta: Meta{Throttles: []string{"t"}}, TTL: time.Hour}, {Queue: "q", Key: "late", Delay: time.Hour},
 				} {
 					if err := w.Prepare(req); err != nil {
 						t.Fatal(err)

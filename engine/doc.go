@@ -23,6 +23,7 @@
 //	core.go                          the turn; the list of components
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
+//	message.go meta.go               a message in memory; what its producer said about it
 //	throttles.go holders.go          the settings of throttles; the leases that keep one full
 //	window/                          a package: what is in memory of keys and due-time indexes, and reads
 //	key.go read.go                   a fairness key; when windows are read

@@ -20,7 +20,7 @@ func TestKeysTakeTurnsByWeight(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	for i := range 30 {
 		w.enqueue("q", "light", fmt.Sprint("l", i))
-		req := &Enqueue{Queue: "q", Key: "heavy", Weight: 3, Payload: []byte(fmt.Sprint("h", i))}
+		req := &Enqueue{Queue: "q", Key: "heavy", Meta: Meta{Weight: 3}, Payload: []byte(fmt.Sprint("h", i))}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestWeightSurvivesARestart(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	for range 4 {
 		w.enqueue("q", "a", "a")
-		req := &Enqueue{Queue: "q", Key: "b", Weight: 2, Payload: []byte("b")}
+		req := &Enqueue{Queue: "q", Key: "b", Meta: Meta{Weight: 2}, Payload: []byte("b")}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}

@@ -39,21 +39,17 @@ const (
 // Engine.Prepare; from then on the byte slices belong to the engine and must not be
 // changed. A prepared request can be applied once.
 type Enqueue struct {
-	Queue     string
-	Key       string // "": DefaultKey
-	Weight    uint32 // of the key; 0: leave it as it is
-	Cost      uint32 // credit that one delivery consumes; 0: 1
-	Throttles []string
-	Budgets   []string // that pay for it, at most BudgetsMax
-	Charge    *int64   // to each of Budgets, 0 to credit.ChargeMax; nil: Cost
-	Headers   []Header
-	Payload   []byte
-	Priority  *uint8        // 0 to 9, within the key; nil: 4
-	Delay     time.Duration // until it is ready; 0: at once
-	At        int64         // Unix nanoseconds at which it is ready, in place of Delay
-	TTL       time.Duration // from enqueue until it expires; 0: the queue's
-	Dedup     string        // deduplication id; "": none; DedupContent: a hash of the content
-	Unique    string        // unique id, which the queue has one message of at a time; "": none
+	Queue    string
+	Key      string // "": DefaultKey
+	Meta            // without ExpiresAt and Body
+	Charge   *int64 // to each of the budgets, 0 to credit.ChargeMax; nil: the cost. Meta.Charge follows from it
+	Headers  []Header
+	Payload  []byte
+	Priority *uint8        // 0 to 9, within the key; nil: 4
+	Delay    time.Duration // until it is ready; 0: at once
+	At       int64         // Unix nanoseconds at which it is ready, in place of Delay
+	TTL      time.Duration // from enqueue until it expires; 0: the queue's
+	Dedup    string        // deduplication id; "": none; DedupContent: a hash of the content
 
 	hook         hook.Hook      // the script that has decided; nil: none has
 	lenient      bool           // a budget that does not exist holds the message; false: it refuses it
@@ -108,12 +104,13 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 func (req *Enqueue) complete(s *Snapshot, now func() int64) {
 	s.decide(req, now)
 	req.hash = hashName(req.Key)
-	req.Throttles, req.Budgets = distinct(req.Throttles), distinct(req.Budgets)
+	once(&req.Meta)
 }
 
 // settings returns the record of the message without its payload and headers.
 func (req *Enqueue) settings() storage.Message {
-	return storage.Message{Throttles: req.Throttles, Weight: req.Weight, Cost: req.Cost, Budgets: req.Budgets, Charge: req.charge(), Unique: req.Unique}
+	req.Meta.Charge = req.charge()
+	return storage.Message{Meta: req.Meta}
 }
 
 // charge is what the message costs each of its budgets, 0 without any.
@@ -159,20 +156,7 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	case len(req.Headers) > l.Headers:
 		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(len(req.Headers), "header"), l.Headers)
 	}
-	if n := len(req.Throttles); n > l.Throttles {
-		if n = countDistinct(req.Throttles); n > l.Throttles {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different throttle key"), l.Throttles)
-		}
-	}
-	for _, t := range req.Throttles {
-		if t == "" {
-			return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
-		}
-		if len(t) > l.Throttle {
-			return fmt.Errorf("%w: THROTTLE of %d bytes, the limit is %d", ErrTooBig, len(t), l.Throttle)
-		}
-	}
-	if err := checkBudgets(req, l); err != nil {
+	if err := checkMeta(req, l); err != nil {
 		return err
 	}
 	return checkHeaders(req, l)
@@ -306,7 +290,8 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
 	m := c.newMessage(k, req.hash.idHash(), c.rankOf(q, req))
-	m.throttles, m.cost, m.expires = c.throttleSet(k, req.Throttles, req.Budgets, req.charge()), max(req.Cost, 1), a.expires
+	req.ExpiresAt = a.expires
+	m.give(&req.Meta, c.throttleSet(k, &req.Meta), false)
 	if req.Weight > 0 {
 		c.setWeight(k, req.Weight)
 	}
@@ -334,8 +319,8 @@ func (c *core) checkPaid(q *queue, req *Enqueue) error {
 	if len(req.Budgets) == 0 {
 		return nil
 	}
-	charge := req.charge()
-	for i, a := range c.accountsOf(c.recentSet(q, req.hash, req.Throttles, req.Budgets, charge)) {
+	charge := req.Meta.Charge
+	for i, a := range c.accountsOf(c.recentSet(q, req.hash, &req.Meta)) {
 		switch {
 		case a == nil && req.lenient:
 			continue
@@ -385,7 +370,7 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 		c.index(&c.ttl.index, newExpiryEntry(m))
 	}
 	stored := record
-	if id := m.bodyID(); id != (ID{}) {
+	if id := m.tied().body; id != (ID{}) {
 		stored = storage.WithBody(record, id)
 	}
 	c.out.batch.Put(storage.Messages, c.messageKey(m), stored)

@@ -20,9 +20,9 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 		return
 	}
 	msg := hook.Message{
-		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Weight: max(req.Weight, 1), Throttles: req.Throttles,
-		Budgets: req.Budgets, Charge: req.chargeEach(),
+		Queue: req.Queue, Headers: req.Headers, PayloadSize: len(req.Payload), Key: req.Key, Meta: req.Meta,
 	}
+	msg.Weight, msg.Charge = max(req.Weight, 1), req.chargeEach()
 	at := unix(now())
 	d, _ := h.OnEnqueue(at, &msg, s.View(at), hooks.bounds) // the hook has counted an error, and the decision is safe
 	if d.Key != "" {

@@ -57,7 +57,7 @@ func (m *market) put(s *stall, n int, rng *rand.Rand, costMax int, throttles ...
 			if costMax > 1 {
 				cost += rng.Uint32N(uint32(costMax))
 			}
-			req := &Enqueue{Queue: "q", Key: s.name, Weight: s.weight, Cost: cost, Throttles: throttles, Payload: []byte("x")}
+			req := &Enqueue{Queue: "q", Key: s.name, Meta: Meta{Weight: s.weight, Cost: cost, Throttles: throttles}, Payload: []byte("x")}
 			if err := m.Prepare(req); err != nil {
 				m.t.Fatal(err)
 			}
@@ -426,7 +426,7 @@ func TestAKeyThatJoinsComesBeforeAnInterruptedVisitIsRepeated(t *testing.T) {
 	m.throttle("t", ThrottleOptions{Concurrency: new(uint64(1000))})
 	a, b, c, d := m.key("a", 1), m.key("b", 1), m.key("c", 1), m.key("d", 1)
 	m.queue("other", QueueOptions{}) // shares the throttle, so that c is in a class that names it
-	m.send(Enqueue{Queue: "other", Throttles: []string{"t"}})
+	m.send(Enqueue{Queue: "other", Meta: Meta{Throttles: []string{"t"}}})
 	m.put(a, 100, nil, 1)
 	m.put(b, 100, nil, 1)
 	m.put(c, 100, nil, 1, "t")

@@ -47,13 +47,8 @@ type MessageInfo struct {
 	Consumer                        string    // of its lease, or empty
 	// Position is the number of ready messages of the key before this one, at most 100,000;
 	// -1: the message is not ready.
-	Position  int64
-	Throttles []string // throttle keys
-	Cost      uint32
-	ExpiresAt time.Time // end of its time to live; zero: none
-	Budgets   []string  // that pay for it
-	Charge    int64     // to each of them
-	Unique    string    // unique id; "": none
+	Position int64
+	Meta
 }
 
 // positionMax bounds the messages that are counted for a position.
@@ -214,7 +209,7 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 // noteTTL adds to the reason that the message expires before it can be delivered, where that is
 // known.
 func (x *Explanation) noteTTL() {
-	if end := x.Message.ExpiresAt; !end.IsZero() && x.ReadyAt.After(end) {
+	if end := x.Message.Expires(); !end.IsZero() && x.ReadyAt.After(end) {
 		x.Reason += "; its time to live ends before that"
 	}
 }
@@ -223,14 +218,10 @@ func (x *Explanation) noteTTL() {
 func (m *message) info(status string) *MessageInfo {
 	i := &MessageInfo{
 		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.consumer,
-		Position: -1, Throttles: m.throttleKeys(), Cost: m.cost, Unique: m.uniqueID(),
+		Position: -1, Meta: m.meta(),
 	}
-	i.Budgets, i.Charge = m.budgets()
 	if status == StatusLeased {
 		i.LeaseUntil = time.Unix(0, m.until)
-	}
-	if m.expires != 0 {
-		i.ExpiresAt = time.Unix(0, m.expires)
 	}
 	return i
 }

@@ -75,7 +75,7 @@ func (d *Delivery) Held() int { return len(d.record) }
 // empty until Load reads the record again.
 func (d *Delivery) Release() {
 	d.record = nil
-	d.message = storage.Message{Throttles: d.message.Throttles, Budgets: d.message.Budgets}
+	d.message = storage.Message{Meta: d.message.Meta}
 }
 
 // Load makes payload and headers of the first delivery available, from memory or from the store. Where
@@ -235,9 +235,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
 		stored: inOrder && c.mayReplyEarly(m),
 	}
-	if l := m.throttles; l != nil {
-		d.message.Throttles, d.message.Budgets = l.Names, l.Budgets // load reuses them instead of allocating
-	}
+	d.message.Meta = m.meta() // load reuses what its record has as well, instead of allocating
 	c.releaseBody(m)
 	return d
 }
@@ -279,10 +277,9 @@ func (c *core) writeDeferredLeases() {
 // at-least-once delivery allows.
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
-		Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		Throttles: m.throttleKeys(), Cost: m.cost, LeasedAt: m.since, Retried: m.retried, ExpiresAt: m.expires, Unique: m.uniqueID(), Body: m.bodyID(), Retrying: m.retrying,
+		Meta: m.meta(), Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
+		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying,
 	}
-	rec.Budgets, rec.Charge = m.budgets()
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
 	}

@@ -81,35 +81,6 @@ type message struct {
 	timer int // index in leaseTable.ends while leased, else -1
 }
 
-// ties are what only few messages have. They are never changed, as messages may share them.
-type ties struct {
-	unique string // the unique id of which the message is the owner; "": none
-	body   ID     // the body that it holds together with messages of other queues; zero: none
-}
-
-// tie replaces the ties of a message.
-func (m *message) tie(unique string, body ID) {
-	if m.ties = nil; unique != "" || body != (ID{}) {
-		m.ties = &ties{unique, body}
-	}
-}
-
-// uniqueID returns the unique id of which the message is the owner; "": none.
-func (m *message) uniqueID() string {
-	if m.ties == nil {
-		return ""
-	}
-	return m.ties.unique
-}
-
-// bodyID returns the body that the message holds; the zero ID: none.
-func (m *message) bodyID() ID {
-	if m.ties == nil {
-		return ID{}
-	}
-	return m.ties.body
-}
-
 // lease is the state of a delivery; it is zero while the message is not leased. Its record is
 // deferred by Config.LeaseWriteDelay, so most leases are never written.
 type lease struct {
@@ -318,8 +289,8 @@ func (r *record) decode(mk storage.MessageKey, value []byte) error {
 	if err := r.message.DecodeLike(value, throttles, budgets); err != nil {
 		return fmt.Errorf("message %s: %w", mk.ID, err)
 	}
-	if t, m := r.throttles, &r.message; !t.has(m.Throttles, m.Budgets) || t.Charge != m.Charge {
-		r.throttles = newThrottleSet(m.Throttles, m.Budgets, m.Charge)
+	if t, meta := r.throttles, &r.message.Meta; !t.has(meta) || t.Charge != meta.Charge {
+		r.throttles = newThrottleSet(meta)
 	}
 	return nil
 }
@@ -336,13 +307,13 @@ func (r *record) decodeAttempt(value []byte) error {
 // found copies the message, and finds out whether it is delayed.
 func (r *record) found(store Store) (f foundMessage, err error) {
 	m := &message{
-		rank: r.mk.Rank, id: r.mk.ID, cost: max(r.message.Cost, 1), throttles: r.throttles, expires: r.message.ExpiresAt, attempt: 1,
+		rank: r.mk.Rank, id: r.mk.ID, attempt: 1,
 		body: slices.Clone(r.value), timer: -1, since: max(idNanos(r.mk.ID), r.message.ReadyAt),
 	}
 	if d := r.message.Dead; d != nil {
 		m.since = max(m.since, d.DiedAt)
 	}
-	m.tie(uniqueOf(&r.message), r.message.Body)
+	m.give(&r.message.Meta, r.throttles, r.message.Dead == nil)
 	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.message.ReadyAt}
 	if a := &r.attempt; r.retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence

@@ -351,8 +351,9 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
-		rank: m.rank, id: m.id, key: k, cost: m.cost, throttles: m.throttles, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
+		rank: m.rank, id: m.id, key: k, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
 	}
+	moved.give(&rec.Meta, m.throttles, false)
 	if ttl := to.set.Values.Duration(queueset.TTL); ttl > 0 {
 		moved.expires = c.now + int64(ttl)
 	}
@@ -390,8 +391,9 @@ type verdict struct {
 func (c *core) askFailure(h hook.Hook, m *message, attempts uint32, text string, then func(c *core, d hook.FailureDecision)) {
 	v := &verdict{hook: h, snapshot: c.out.snapshot, now: c.calendar(), mk: m.storageKey(), then: then}
 	v.msg = hook.Message{
-		Queue: m.key.queue.name, Key: m.key.name, Weight: m.key.weight, ID: m.id.String(), Attempts: attempts, Error: text,
+		Queue: m.key.queue.name, Key: m.key.name, ID: m.id.String(), Attempts: attempts, Error: text,
 	}
+	v.msg.Weight = m.key.weight
 	c.out.jobs = append(c.out.jobs, v)
 }
 
@@ -405,8 +407,9 @@ func (v *verdict) do(store Store) {
 	if err != nil {
 		return // removed in the meantime, or unreadable: the zero decision is the safe one
 	}
-	v.msg.Headers, v.msg.PayloadSize, v.msg.Throttles = rec.Headers, len(rec.Payload), rec.Throttles
-	v.msg.Budgets, v.msg.Charge = rec.Budgets, rec.Charge
+	v.msg.Headers, v.msg.PayloadSize = rec.Headers, len(rec.Payload)
+	rec.Weight = v.msg.Weight
+	v.msg.Meta = rec.Meta
 	now := unix(v.now)
 	v.decision, _ = v.hook.OnFailure(now, &v.msg, v.snapshot.View(now), v.snapshot.Bounds(v.msg.Queue)) // see decide
 }

@@ -76,7 +76,7 @@ func TestARetryingMessageHoldsNoSlots(t *testing.T) {
 	w.queue("q", orderedQueue())
 	w.must(func(tx *Tx) error { return tx.SetThrottle("api", ThrottleOptions{Concurrency: new(uint64(1))}) })
 	for _, key := range []string{"a", "b"} {
-		req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Throttles: []string{"api"}}
+		req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Meta: Meta{Throttles: []string{"api"}}}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func (req *Publish) begin(l *Limits) error {
 	if err := checkMessage(m, l); err != nil {
 		return err
 	}
-	m.Throttles, m.Budgets = distinct(m.Throttles), distinct(m.Budgets)
+	once(&m.Meta)
 	return req.encode()
 }
 

@@ -341,8 +341,9 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 	}
 	for _, m := range joined {
 		m.key = k
-		if l := m.throttles; l != nil {
-			m.throttles = c.throttleSet(k, l.Names, l.Budgets, l.Charge)
+		if m.throttles != nil {
+			meta := m.meta()
+			m.throttles = c.throttleSet(k, &meta)
 		}
 		m.status = ready
 		c.heads.messages++

@@ -324,11 +324,11 @@ func (c *core) recoverLeases() error {
 		}
 		k := c.keyOf(q, mk.Key)
 		m := &message{
-			rank: mk.Rank, id: mk.ID, key: k, status: leased, cost: max(rec.Cost, 1), throttles: c.throttleSet(k, rec.Throttles, rec.Budgets, rec.Charge), expires: rec.ExpiresAt,
+			rank: mk.Rank, id: mk.ID, key: k, status: leased,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
 			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
-		m.tie(rec.Unique, rec.Body)
+		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
 		}

@@ -37,7 +37,7 @@ func TestADeliveryMovesFewKeysWhateverMessagesCost(t *testing.T) {
 			w.queue("q", QueueOptions{NoDLQ: true})
 			tasks := make([]*Task, 2*n)
 			for i := range tasks {
-				req := &Enqueue{Queue: "q", Key: fmt.Sprintf("k%d", i%n), Payload: []byte("m"), Cost: of.cost()}
+				req := &Enqueue{Queue: "q", Key: fmt.Sprintf("k%d", i%n), Payload: []byte("m"), Meta: Meta{Cost: of.cost()}}
 				if err := w.Prepare(req); err != nil {
 					t.Fatal(err)
 				}

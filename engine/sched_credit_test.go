@@ -175,7 +175,7 @@ func TestADeliveryCostsNoMoreWithMoreKeys(t *testing.T) {
 	same := func(cost uint32, throttles ...string) func(w *crowd, n int) {
 		return func(w *crowd, n int) {
 			w.put(n, func(i int) *Enqueue {
-				return &Enqueue{Key: fmt.Sprint("k", i), Cost: cost, Throttles: throttles}
+				return &Enqueue{Key: fmt.Sprint("k", i), Meta: Meta{Cost: cost, Throttles: throttles}}
 			})
 		}
 	}
@@ -186,16 +186,16 @@ func TestADeliveryCostsNoMoreWithMoreKeys(t *testing.T) {
 		{name: "equal costs", set: same(1)},
 		{name: "costs of 1,000 beside one key of cost 2", set: func(w *crowd, n int) {
 			same(1000)(w, n)
-			w.put(20, func(int) *Enqueue { return &Enqueue{Key: "cheap", Cost: 2} })
+			w.put(20, func(int) *Enqueue { return &Enqueue{Key: "cheap", Meta: Meta{Cost: 2}} })
 		}},
 		{name: "costs to a million", set: func(w *crowd, n int) {
 			w.put(n, func(i int) *Enqueue {
-				return &Enqueue{Key: fmt.Sprint("k", i), Cost: 1 + uint32(i)*2_654_435_761%1_000_000}
+				return &Enqueue{Key: fmt.Sprint("k", i), Meta: Meta{Cost: 1 + uint32(i)*2_654_435_761%1_000_000}}
 			})
 		}},
 		{name: "weights and costs", set: func(w *crowd, n int) {
 			w.put(n, func(i int) *Enqueue {
-				return &Enqueue{Key: fmt.Sprint("k", i), Weight: 1 + uint32(i%50), Cost: 1 + uint32(i)*2_654_435_761%10_000}
+				return &Enqueue{Key: fmt.Sprint("k", i), Meta: Meta{Weight: 1 + uint32(i%50), Cost: 1 + uint32(i)*2_654_435_761%10_000}}
 			})
 		}},
 		{name: "all wait for a rate, beside a free key", set: func(w *crowd, n int) {
@@ -217,13 +217,13 @@ func TestADeliveryCostsNoMoreWithMoreKeys(t *testing.T) {
 			w.throttle("t", ThrottleOptions{Concurrency: &two})
 			w.throttle("u", ThrottleOptions{Concurrency: &two})
 			w.put(20, func(i int) *Enqueue {
-				return &Enqueue{Key: fmt.Sprint("one", i%2), Throttles: []string{"t", "u"}[i%2 : i%2+1]}
+				return &Enqueue{Key: fmt.Sprint("one", i%2), Meta: Meta{Throttles: []string{"t", "u"}[i%2 : i%2+1]}}
 			})
 			for i := range n {
 				w.throttle(fmt.Sprint("own", i), ThrottleOptions{Concurrency: &conc})
 			}
 			w.put(n, func(i int) *Enqueue {
-				return &Enqueue{Key: fmt.Sprint("k", i), Throttles: []string{"t", "u", fmt.Sprint("own", i)}}
+				return &Enqueue{Key: fmt.Sprint("k", i), Meta: Meta{Throttles: []string{"t", "u", fmt.Sprint("own", i)}}}
 			})
 		}},
 	} {
@@ -305,7 +305,7 @@ func TestAKeyThatChangesItsThrottlesTakesNoOtherKeysPlace(t *testing.T) {
 	w.throttle("t", ThrottleOptions{Concurrency: new(uint64(100))})
 	put := func(n int, key string, throttles ...string) {
 		for range n {
-			req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Throttles: throttles}
+			req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Meta: Meta{Throttles: throttles}}
 			if err := w.Prepare(req); err != nil {
 				t.Fatal(err)
 			}

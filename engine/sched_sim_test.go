@@ -406,7 +406,7 @@ func (k *schedKey) put(cost uint32, priority uint8, delay time.Duration) *schedM
 	if len(k.budgets) > 0 {
 		m.budgets, m.charge = k.budgets, k.charges()
 	}
-	req := &Enqueue{Queue: q.name, Key: k.name, Weight: k.weight, Cost: cost, Priority: &priority, Delay: delay, Payload: []byte("x"), Throttles: m.class.names}
+	req := &Enqueue{Queue: q.name, Key: k.name, Meta: Meta{Weight: k.weight, Cost: cost, Throttles: m.class.names}, Priority: &priority, Delay: delay, Payload: []byte("x")}
 	for _, b := range m.budgets {
 		req.Budgets, req.Charge = append(req.Budgets, b.name), &m.charge
 	}

@@ -100,7 +100,7 @@ func TestAPollFindsAnAdmittedMessageBehindThrottledOnes(t *testing.T) {
 	w.fillKeys("other", 1, "free")
 	held := w.lease("other", 1)
 	for i, throttles := range [][]string{{"free", "full"}, {"free", "full", "roomy"}, {"free"}} {
-		req := &Enqueue{Queue: "q", Key: fmt.Sprint("k", i), Payload: []byte("m"), Throttles: throttles}
+		req := &Enqueue{Queue: "q", Key: fmt.Sprint("k", i), Payload: []byte("m"), Meta: Meta{Throttles: throttles}}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}

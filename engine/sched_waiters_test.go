@@ -91,7 +91,7 @@ func (h *waitingRoom) wait() {
 
 func (h *waitingRoom) enqueue() {
 	i, name := h.pickQueue()
-	req := &Enqueue{Queue: name, Key: h.pickKey(), Payload: make([]byte, h.r.IntN(50)), Throttles: [][]string{nil, {"t"}, {"u"}, {"t", "u"}}[h.r.IntN(4)]}
+	req := &Enqueue{Queue: name, Key: h.pickKey(), Payload: make([]byte, h.r.IntN(50)), Meta: Meta{Throttles: [][]string{nil, {"t"}, {"u"}, {"t", "u"}}[h.r.IntN(4)]}}
 	if h.r.IntN(4) == 0 {
 		req.Delay = time.Duration(1+h.r.IntN(5)) * time.Second
 	}
@@ -277,7 +277,7 @@ func TestAConsumerThatIsServedWhileItAsksKeepsWhatItGot(t *testing.T) {
 	w.fillKeys("other", 1, "t")
 	ofT := w.lease("other", 1)
 	put := func(key string, throttles ...string) {
-		req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Throttles: throttles}
+		req := &Enqueue{Queue: "q", Key: key, Payload: []byte(key), Meta: Meta{Throttles: throttles}}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}

@@ -464,7 +464,7 @@ func (c *core) recordUsed(m *message, used *int64) {
 	case used != nil:
 		n = *used
 	case m.reserved != 0:
-		_, n = m.budgets()
+		n = m.throttles.Charge
 	}
 	if n > 0 {
 		c.recordSignal(m, signalUsed, float64(n))

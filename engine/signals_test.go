@@ -156,7 +156,7 @@ func TestEachEventIsRecordedForEachSubject(t *testing.T) {
 	w.queue("q", recording())
 	w.queue("off", QueueOptions{})
 	enqueue := func(queue string) {
-		req := &Enqueue{Queue: queue, Key: "acme", Throttles: []string{"x", "acme", "x"}, Payload: []byte("a")}
+		req := &Enqueue{Queue: queue, Key: "acme", Meta: Meta{Throttles: []string{"x", "acme", "x"}}, Payload: []byte("a")}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}

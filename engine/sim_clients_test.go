@@ -139,7 +139,7 @@ func (s *sim) act(cl *simClient) {
 }
 
 func (s *sim) enqueue(cl *simClient) {
-	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Weight: uint32(s.rng.IntN(4))}
+	req := &Enqueue{Queue: s.queue(), Key: fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), Meta: Meta{Weight: uint32(s.rng.IntN(4))}}
 	if s.rng.IntN(6) == 0 {
 		req.Priority = new(uint8(s.rng.IntN(10)))
 	}

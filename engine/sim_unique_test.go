@@ -162,7 +162,7 @@ func (s *sim) endUnique(cl *simClient) {
 	}
 	for _, queue := range []string{"a", "b"} {
 		for i := range simUniqueIDs {
-			req := &Enqueue{Queue: queue, Unique: fmt.Sprintf("u%d", i), Payload: []byte(queue)}
+			req := &Enqueue{Queue: queue, Meta: Meta{Unique: fmt.Sprintf("u%d", i)}, Payload: []byte(queue)}
 			if err := s.step.Prepare(req); err != nil {
 				s.oracle.fail("prepare: %v", err)
 			}

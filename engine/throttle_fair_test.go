@@ -196,7 +196,7 @@ func TestThrottlesComeAndGoUnderTheirMessages(t *testing.T) {
 	one, two := uint64(1), uint64(2)
 	enqueue := func(throttles ...string) {
 		t.Helper()
-		req := &Enqueue{Queue: "q", Key: "k", Payload: []byte("x"), Throttles: throttles}
+		req := &Enqueue{Queue: "q", Key: "k", Payload: []byte("x"), Meta: Meta{Throttles: throttles}}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}

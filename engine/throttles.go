@@ -3,10 +3,8 @@ package engine
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
-	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/storage"
 )
@@ -162,86 +160,6 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) { return tx.core
 // first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
 func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
 	return tx.core.order.ListThrottles(cursor, count, match)
-}
-
-// throttleSet is the throttle set of a message: its throttle keys and the budgets that pay for it, with what has
-// been looked up of them. Consecutive messages of a fairness key with the same names and charge share one.
-// Names or budgets are not empty.
-type throttleSet struct {
-	dispatch.Set
-	accounts budget.Found // of the budgets
-}
-
-// of returns the set for the order of delivery: nil if there is none.
-func (l *throttleSet) of() *dispatch.Set {
-	if l == nil {
-		return nil
-	}
-	return &l.Set
-}
-
-// newThrottleSet returns the set of these throttle keys and budgets, nil if there are none.
-func newThrottleSet(names, budgets []string, charge int64) *throttleSet {
-	if len(names)+len(budgets) == 0 {
-		return nil
-	}
-	return &throttleSet{Set: dispatch.Set{Names: names, Budgets: budgets, Charge: charge}}
-}
-
-// has reports whether the set, which may be nil, has these throttle keys and budgets.
-func (l *throttleSet) has(names, budgets []string) bool {
-	return l != nil && slices.Equal(l.Names, names) && slices.Equal(l.Budgets, budgets)
-}
-
-// throttleSet returns the set of these throttle keys and budgets for a message of a fairness key,
-// nil if there are none. It returns the key's present set if that is the same, or the one that the
-// key had when its last message left: a key without messages is forgotten, and when it comes back
-// its messages mostly name what they named before. A set that differs by its charge alone shares
-// what has been looked up: the class does not depend on the charge.
-func (c *core) throttleSet(k *fairKey, names, budgets []string, charge int64) *throttleSet {
-	if len(names)+len(budgets) == 0 {
-		return nil
-	}
-	if !k.throttles.has(names, budgets) {
-		k.throttles = c.recentSet(k.queue, k.hash, names, budgets, charge)
-	}
-	if l := k.throttles; l.Charge != charge {
-		same := *l
-		same.Charge = charge
-		k.throttles = &same
-	}
-	return k.throttles
-}
-
-// recentSet returns the set of these throttle keys and budgets that the fairness key with a hash has
-// had last, or a new one. Its charge may be another one.
-func (c *core) recentSet(q *queue, hash nameHash, names, budgets []string, charge int64) *throttleSet {
-	slot := &c.order.recent[(uint64(hash)+uint64(q.no))%recentSets]
-	if !(*slot).has(names, budgets) {
-		*slot = newThrottleSet(names, budgets, charge)
-	}
-	return *slot
-}
-
-// budgets returns the budgets that pay for the message, which the caller must not change, and
-// the charge to each of them.
-func (m *message) budgets() (names []string, charge int64) {
-	if m.throttles == nil {
-		return nil, 0
-	}
-	return m.throttles.Budgets, m.throttles.Charge
-}
-
-// throttleKeys returns the throttle keys of the message, which the caller must not change.
-func (m *message) throttleKeys() []string {
-	return m.throttles.keys()
-}
-
-func (l *throttleSet) keys() []string {
-	if l == nil {
-		return nil
-	}
-	return l.Names
 }
 
 // blockers returns the throttles that do not admit a message now, in the order of its throttle keys.

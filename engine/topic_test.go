@@ -89,7 +89,7 @@ func TestAPublishStoresWhatAnEnqueueWouldStore(t *testing.T) {
 	w.must(func(tx *Tx) error { return tx.LoadScript("hooked", payingHook{decide: decide}, "") })
 	message := func() Enqueue {
 		return Enqueue{
-			Key: "k", Weight: 2, Cost: 3, Throttles: []string{"x", "y", "x"}, Payload: []byte("payload"),
+			Key: "k", Meta: Meta{Weight: 2, Cost: 3, Throttles: []string{"x", "y", "x"}}, Payload: []byte("payload"),
 			Headers: []Header{{Name: []byte("name"), Value: []byte("value")}},
 		}
 	}

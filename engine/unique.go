@@ -32,14 +32,6 @@ type uniqueOwner struct {
 	batch uint64 // so that the values of different batches differ
 }
 
-// uniqueOf returns the unique id of which a message with the record is the owner; "": none.
-func uniqueOf(rec *storage.Message) string {
-	if rec.Dead != nil {
-		return ""
-	}
-	return rec.Unique
-}
-
 // owner returns the message that has taken a unique id in a queue, the zero ID if it is free. l is
 // the look-up of the id; ErrWouldBlock means that it has to be repeated.
 func (c *core) owner(q *queue, id string, l *dedupView) (ID, error) {
@@ -67,7 +59,7 @@ func (c *core) knowIDs(q *queue) {
 // takeUnique makes a message that is stored in this batch the owner of a unique id, which is free.
 func (c *core) takeUnique(m *message, id string) {
 	q := m.key.queue
-	m.tie(id, m.bodyID())
+	m.tie(id, m.tied().body)
 	c.knowIDs(q)
 	e := storage.DedupEntry{ID: m.id, At: c.now, Key: m.key.name}
 	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, storage.UniqueGeneration, id), e.Append(nil))
@@ -76,11 +68,11 @@ func (c *core) takeUnique(m *message, id string) {
 
 // freeUnique frees the unique id of a message that is removed in this batch.
 func (c *core) freeUnique(m *message) {
-	q, id := m.key.queue, m.uniqueID()
+	q, id := m.key.queue, m.tied().unique
 	if id == "" {
 		return
 	}
-	m.tie("", m.bodyID())
+	m.tie("", m.tied().body)
 	c.out.batch.Delete(storage.Dedup, storage.AppendDedupKey(nil, q.no, storage.UniqueGeneration, id))
 	c.dedup.taken.Add(dedupKey{q.no, id}, uniqueOwner{batch: c.out.batchNo}, c.out.batchNo, c.now)
 }

@@ -18,7 +18,7 @@ import (
 // unique enqueues a message with a unique id into q, and returns its id.
 func (w *world) unique(id string, change func(*Enqueue)) ID {
 	w.t.Helper()
-	req := &Enqueue{Queue: "q", Key: "k", Unique: id, Payload: []byte(id)}
+	req := &Enqueue{Queue: "q", Key: "k", Meta: Meta{Unique: id}, Payload: []byte(id)}
 	if change != nil {
 		change(req)
 	}
@@ -133,7 +133,7 @@ func TestAnOldLookUpOfAUniqueIDIsRepeated(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	prepare := func() *Enqueue {
-		req := &Enqueue{Queue: "q", Unique: "u", Payload: []byte("x")}
+		req := &Enqueue{Queue: "q", Meta: Meta{Unique: "u"}, Payload: []byte("x")}
 		if err := w.Prepare(req); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestUniqueIDsAreAsLongAsDeduplicationIDs(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	longest := w.core.cfg.Limits.Dedup
 	w.unique(strings.Repeat("x", longest), nil)
-	err := w.Prepare(&Enqueue{Queue: "q", Unique: strings.Repeat("x", longest+1)})
+	err := w.Prepare(&Enqueue{Queue: "q", Meta: Meta{Unique: strings.Repeat("x", longest+1)}})
 	if !errors.Is(err, ErrTooBig) || !strings.Contains(err.Error(), "UNIQUE") {
 		t.Errorf("one byte more: %v", err)
 	}
@@ -257,7 +257,7 @@ func TestAPublishAsksEachQueueForAUniqueID(t *testing.T) {
 		w.must(func(tx *Tx) error { _, err := tx.Bind("t", Binding{Queue: name}); return err })
 	}
 	first := w.unique("u", nil)
-	req := &Publish{Topic: "t", Message: Enqueue{Unique: "u", Payload: []byte("x")}}
+	req := &Publish{Topic: "t", Message: Enqueue{Meta: Meta{Unique: "u"}, Payload: []byte("x")}}
 	if err := w.PreparePublish(req); err != nil {
 		t.Fatal(err)
 	}

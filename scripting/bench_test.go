@@ -20,7 +20,7 @@ func benchMessage() *hook.Message {
 		return storage.Header{Name: []byte(name), Value: []byte(value)}
 	}
 	return &hook.Message{
-		Queue: "orders", PayloadSize: 256, Key: hook.DefaultKey, Weight: 1,
+		Queue: "orders", PayloadSize: 256, Key: hook.DefaultKey, Meta: storage.Meta{Weight: 1},
 		Headers: []storage.Header{h("content-type", "application/json"), h("tenant", "acme"), h("trace", "7f3a")},
 	}
 }

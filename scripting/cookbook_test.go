@@ -53,7 +53,7 @@ func fenced(t testing.TB, s, language string) string {
 // given builds the message, settings, signals and budgets that the left side of a line describes.
 func given(t testing.TB, s string) (*hook.Message, hook.View) {
 	t.Helper()
-	msg := &hook.Message{Queue: "orders", Key: hook.DefaultKey, Weight: 1, ID: "0190c0de"}
+	msg := &hook.Message{Queue: "orders", Key: hook.DefaultKey, Meta: storage.Meta{Weight: 1}, ID: "0190c0de"}
 	see := fake{settings: map[string]string{}, signals: map[string]float64{}, budgets: map[string]int64{}}
 	for part := range strings.SplitSeq(s, ";") {
 		kind, value, _ := strings.Cut(strings.TrimSpace(part), " ")

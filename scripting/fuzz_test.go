@@ -94,7 +94,7 @@ function on_failure(msg)
 end`
 	f.Fuzz(func(t *testing.T, queue, key, name string, value []byte, size int, weight, attempts uint32, text string) {
 		msg := &hook.Message{
-			Queue: queue, Key: key, PayloadSize: size, Weight: weight, Throttles: []string{key, name, ""},
+			Queue: queue, Key: key, PayloadSize: size, Meta: storage.Meta{Weight: weight, Throttles: []string{key, name, ""}},
 			Headers: []storage.Header{{Name: []byte(name), Value: value}, {Name: value, Value: []byte(name)}, {}},
 			ID:      name, Attempts: attempts, Error: text,
 		}

@@ -21,8 +21,7 @@ func (c chance) of(options ...string) string { return options[c.IntN(len(options
 
 func (c chance) message() *hook.Message {
 	msg := &hook.Message{
-		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Weight: uint32(1 + c.IntN(2)),
-		Throttles: []string{"a", "b", "c"}[:c.IntN(4)], Budgets: []string{"m", "n"}[:c.IntN(3)], Charge: int64(c.IntN(3)) << 32,
+		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Meta: storage.Meta{Weight: uint32(1 + c.IntN(2)), Throttles: []string{"a", "b", "c"}[:c.IntN(4)], Budgets: []string{"m", "n"}[:c.IntN(3)], Charge: int64(c.IntN(3)) << 32},
 	}
 	for range c.IntN(4) {
 		msg.Headers = append(msg.Headers, storage.Header{

@@ -181,7 +181,7 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 func TestTheMessageIsSeenAsItIs(t *testing.T) {
 	s := patientSandbox(t, time.Minute)
 	msg := &hook.Message{
-		Queue: "q", PayloadSize: 1234, Key: "k", Weight: 7, Throttles: []string{"t1", "t2"}, Budgets: []string{"b1"}, Charge: 1e12,
+		Queue: "q", PayloadSize: 1234, Key: "k", Meta: storage.Meta{Weight: 7, Throttles: []string{"t1", "t2"}, Budgets: []string{"b1"}, Charge: 1e12},
 		Headers: []storage.Header{
 			{Name: []byte("a"), Value: []byte("1")}, {Name: []byte("b\x00"), Value: []byte("\xff\x00")}, {Name: []byte("a"), Value: []byte("2")},
 		},

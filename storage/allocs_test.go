@@ -20,7 +20,7 @@ func TestAppendingAMessageAllocatesOnce(t *testing.T) {
 func TestDecodingLikeAnotherAllocatesNoThrottles(t *testing.T) {
 	like := []string{"api", "tenant:acme"}
 	decode := func(throttles []string) float64 {
-		enc := (&storage.Message{Payload: []byte("x"), Throttles: throttles}).Append(nil)
+		enc := (&storage.Message{Payload: []byte("x"), Meta: storage.Meta{Throttles: throttles}}).Append(nil)
 		var m storage.Message
 		return testing.AllocsPerRun(100, func() { _ = m.DecodeLike(enc, like, nil) })
 	}

@@ -27,7 +27,7 @@ func shared(t *testing.T, store *storage.Memory, id storage.ID, m *storage.Messa
 
 func TestAMessageAndItsBodyAreTheWholeMessage(t *testing.T) {
 	for name, want := range map[string]*storage.Message{
-		"full": fullMessage(), "payload only": {Payload: []byte("hello")}, "header only": {Headers: fullMessage().Headers, Weight: 3}, "empty": {},
+		"full": fullMessage(), "payload only": {Payload: []byte("hello")}, "header only": {Headers: fullMessage().Headers, Meta: storage.Meta{Weight: 3}}, "empty": {},
 	} {
 		store, id := storage.NewMemory(), storage.ID{1, 15: 2}
 		key, _ := shared(t, store, id, want)
@@ -81,7 +81,7 @@ func TestABodyIsHeldByRecordsThatReferToIt(t *testing.T) {
 
 func TestOnlyAReferenceIsOne(t *testing.T) {
 	id := storage.ID{3}
-	with := storage.WithBody((&storage.Message{Payload: []byte("x"), Weight: 1 << 30, Unique: "u"}).Append(nil), id)
+	with := storage.WithBody((&storage.Message{Payload: []byte("x"), Meta: storage.Meta{Weight: 1 << 30, Unique: "u"}}).Append(nil), id)
 	if got, ok := storage.BodyOf(with); !ok || got != id {
 		t.Errorf("%v, %v", got, ok)
 	}
@@ -93,7 +93,7 @@ func TestOnlyAReferenceIsOne(t *testing.T) {
 			t.Errorf("%d bytes of it: %v", n, got)
 		}
 	}
-	for _, m := range []*storage.Message{fullMessage(), {Payload: []byte("x"), Body: id}, {Weight: 2}, {}} {
+	for _, m := range []*storage.Message{fullMessage(), {Payload: []byte("x"), Meta: storage.Meta{Body: id}}, {Meta: storage.Meta{Weight: 2}}, {}} {
 		if got, ok := storage.BodyOf(m.Append(nil)); ok {
 			t.Errorf("%+v refers to %v", m, got)
 		}

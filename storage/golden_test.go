@@ -32,15 +32,13 @@ func goldenKey(tb testing.TB) storage.MessageKey {
 
 func fullMessage() *storage.Message {
 	return &storage.Message{
-		Payload:   []byte("hello"),
-		Headers:   []storage.Header{{Name: []byte("trace"), Value: []byte("abc")}, {Name: []byte("empty")}, {}},
-		Throttles: []string{"api", "", "tenant:acme"},
-		Weight:    3, Cost: 2, ReadyAt: 1_700_000_000_000_000_000, ExpiresAt: 1_700_000_060_000_000_000,
+		Payload: []byte("hello"),
+		Headers: []storage.Header{{Name: []byte("trace"), Value: []byte("abc")}, {Name: []byte("empty")}, {}},
+		Meta:    storage.Meta{Throttles: []string{"api", "", "tenant:acme"}, Weight: 3, Cost: 2, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}}, ReadyAt: 1_700_000_000_000_000_000,
 		Dead: &storage.Dead{
 			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
 		},
-		Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2},
 	}
 }
 
@@ -53,10 +51,8 @@ func fullAttempt() *storage.Attempt {
 
 func fullLease() *storage.Lease {
 	return &storage.Lease{
-		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Throttles: []string{"api"},
-		Cost: 4, LeasedAt: 1_700_000_000_000_000_000,
-		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true,
-		ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Retrying: true, Body: storage.ID{1, 15: 2},
+		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}}, LeasedAt: 1_700_000_000_000_000_000,
+		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true, Retrying: true,
 	}
 }
 
@@ -77,7 +73,7 @@ func fullCron() *storage.Cron {
 		Queue: "reports", Expression: "30 6 * * mon-fri", Zone: "Europe/Berlin", CatchUp: 2, Key: "acme", Priority: 10,
 		DelayMs: 60_000, TTLMs: 3_600_000, NextAt: 1_700_000_060_000_000_000, LastAt: 1_700_000_000_000_000_000, Fired: 300, Missed: 2,
 		LastError: "the queue is full", ErrorAt: 1_699_999_940_000_000_000, MadeUp: 7, SetAt: 1_690_000_000_000_000_000,
-		Budgets: []string{"acme"}, Charge: 801, Topic: true, Unique: "reindex", Skipped: 3,
+		Meta: storage.Meta{Budgets: []string{"acme"}, Unique: "reindex"}, Charge: 801, Topic: true, Skipped: 3,
 	}
 }
 
@@ -163,7 +159,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"key_body":             storage.AppendBodyKey(nil, goldenID(t)),
 		"key_holders":          storage.AppendHoldersKey(nil, goldenID(t)),
 		"record_holders":       (&storage.Holders{Messages: []string{string(mk.Append(nil))}}).Append(nil),
-		"record_with_body":     storage.WithBody((&storage.Message{Payload: []byte("hello"), Weight: 7}).Append(nil), goldenID(t)),
+		"record_with_body":     storage.WithBody((&storage.Message{Payload: []byte("hello"), Meta: storage.Meta{Weight: 7}}).Append(nil), goldenID(t)),
 		"key_replica":          storage.ReplicaKey(),
 		"record_replica":       fullReplica().Append(nil),
 		"key_user":             storage.UserKey("worker"),

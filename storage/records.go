@@ -26,25 +26,20 @@ type Header struct {
 // Message is a message as enqueued. It is written once and never rewritten, which makes
 // SingleDelete valid for it. Its key holds queue, fairness key, priority and id.
 type Message struct {
-	Payload   []byte
-	Headers   []Header
-	Throttles []string
-	Weight    uint32   // as given at enqueue; 0: not given
-	Cost      uint32   // 0: 1
-	ReadyAt   int64    // 0: immediately
-	ExpiresAt int64    // 0: never
-	Dead      *Dead    // of a message in a dead-letter queue, else nil
-	Budgets   []string // that pay for it
-	Charge    int64    // to each of them
-	Unique    string   // of which the queue has one message at a time; a dead one has had it; "": none
-	Body      ID       // that has the payload and the headers, see body.go; zero: the record itself has them
+	Payload []byte
+	Headers []Header
+	Meta
+	ReadyAt int64 // 0: immediately
+	Dead    *Dead // of a message in a dead-letter queue, else nil
 }
 
-// Numbers of fields that are found without decoding the record.
+// Numbers of fields that are found or added without decoding the record.
 const (
-	messagePayload = 1
-	messageHeaders = 2
-	messageBody    = 12
+	messagePayload   = 1
+	messageHeaders   = 2
+	messageReadyAt   = 6
+	messageExpiresAt = 7
+	messageBody      = 12
 )
 
 // Dead records where and why a message died.
@@ -66,23 +61,17 @@ type Attempt struct {
 	Fence                       uint64 // newest delivery number
 }
 
-// Lease is a live lease of a message.
+// Lease is a live lease of a message. Its Meta is that of the message, without the weight.
 type Lease struct {
+	Meta
 	Until                       int64
 	Consumer                    string
 	Attempt, Deliveries         uint32
-	Throttles                   []string
-	Cost                        uint32
 	LeasedAt                    int64
 	FirstFailedAt, LastFailedAt int64
 	Error                       string // of the previous attempt
 	Retried                     bool   // an Attempt record of the message exists
-	ExpiresAt                   int64  // of the message; 0: never
-	Budgets                     []string
-	Charge                      int64  // to each of them
-	Unique                      string // of the message
 	Retrying                    bool   // no delivery: the message waits for Until, and its key with it
-	Body                        ID     // that the message holds; zero: none
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -104,21 +93,21 @@ func (m *Message) Append(dst []byte) []byte {
 	return c.buf
 }
 
+// Upper bounds of the bytes of a field: of the tag and the length of a text, of a tag and a number.
+const (
+	fieldMax  = 6
+	numberMax = 11
+)
+
 // sizeMax returns an upper bound of the bytes that Append appends, so that one allocation
 // suffices. A field that it forgets costs another one and nothing else.
 func (m *Message) sizeMax() int {
-	const field, number = 6, 11 // tag and length; tag and number
-	n := 3*field + len(m.Payload) + len(m.Unique) + len(m.Body) + 5*number
+	n := fieldMax + len(m.Payload) + m.Meta.sizeMax() + numberMax
 	for _, h := range m.Headers {
-		n += 3*field + len(h.Name) + len(h.Value)
-	}
-	for _, names := range [][]string{m.Throttles, m.Budgets} {
-		for _, name := range names {
-			n += field + len(name)
-		}
+		n += 3*fieldMax + len(h.Name) + len(h.Value)
 	}
 	if d := m.Dead; d != nil {
-		n += 4*field + len(d.Queue) + len(d.Reason) + len(d.Error) + 5*number
+		n += 4*fieldMax + len(d.Queue) + len(d.Reason) + len(d.Error) + 5*numberMax
 	}
 	return n
 }
@@ -139,21 +128,6 @@ func (m *Message) DecodeLike(b []byte, throttles, budgets []string) error {
 		return fmt.Errorf("message record: %w", c.err)
 	}
 	return nil
-}
-
-func (m *Message) fields(c *codec) {
-	c.bytes(messagePayload, &m.Payload)
-	c.headers(messageHeaders, &m.Headers)
-	c.strings(3, &m.Throttles, c.throttles)
-	c.uint32(4, &m.Weight)
-	c.uint32(5, &m.Cost)
-	c.int64(6, &m.ReadyAt)
-	c.int64(7, &m.ExpiresAt)
-	c.dead(8, &m.Dead)
-	c.strings(9, &m.Budgets, c.budgets)
-	c.int64(10, &m.Charge)
-	c.string(11, &m.Unique)
-	c.someID(messageBody, &m.Body)
 }
 
 func (h *Header) fields(c *codec) {
@@ -204,26 +178,6 @@ func (l *Lease) Append(dst []byte) []byte { return encode(dst, l) }
 
 // Decode reads a record that Append made.
 func (l *Lease) Decode(b []byte) error { return decode(b, l, Lease{}, "lease", nil) }
-
-func (l *Lease) fields(c *codec) {
-	c.int64(1, &l.Until)
-	c.string(2, &l.Consumer)
-	c.uint32(3, &l.Attempt)
-	c.uint32(4, &l.Deliveries)
-	c.strings(5, &l.Throttles, nil)
-	c.uint32(6, &l.Cost)
-	c.int64(7, &l.LeasedAt)
-	c.int64(8, &l.FirstFailedAt)
-	c.int64(9, &l.LastFailedAt)
-	c.string(10, &l.Error)
-	c.bool(11, &l.Retried)
-	c.int64(12, &l.ExpiresAt)
-	c.strings(13, &l.Budgets, nil)
-	c.int64(14, &l.Charge)
-	c.string(15, &l.Unique)
-	c.bool(16, &l.Retrying)
-	c.someID(17, &l.Body)
-}
 
 // Append appends the encoded record.
 func (q *Queue) Append(dst []byte) []byte { return encode(dst, q) }
@@ -277,13 +231,13 @@ func (c *codec) settings(v *queueset.Values, added bool) {
 // AppendExpiresAt returns a copy of an encoded Message without an expiry time with that
 // field added. It copies because records may be shared.
 func AppendExpiresAt(record []byte, at int64) []byte {
-	out := make([]byte, 0, len(record)+sizeInt(7, at))
-	return appendInt(append(out, record...), 7, at)
+	out := make([]byte, 0, len(record)+sizeInt(messageExpiresAt, at))
+	return appendInt(append(out, record...), messageExpiresAt, at)
 }
 
 // AppendReadyAt returns a copy of an encoded Message without a ready time with that field
 // added. It copies because records may be shared.
 func AppendReadyAt(record []byte, at int64) []byte {
-	out := make([]byte, 0, len(record)+sizeInt(6, at))
-	return appendInt(append(out, record...), 6, at)
+	out := make([]byte, 0, len(record)+sizeInt(messageReadyAt, at))
+	return appendInt(append(out, record...), messageReadyAt, at)
 }

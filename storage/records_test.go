@@ -37,10 +37,10 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullSignal(), &storage.Signal{At: 9}},
 		{fullBudget(), &storage.Budget{Made: 9}},
 		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
-		{&storage.Message{}, &storage.Message{Cost: 9}},
+		{&storage.Message{}, &storage.Message{Meta: storage.Meta{Cost: 9}}},
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
 		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
-		{&storage.Lease{Until: math.MaxInt64, Throttles: []string{""}}, &storage.Lease{}},
+		{&storage.Lease{Until: math.MaxInt64, Meta: storage.Meta{Throttles: []string{""}}}, &storage.Lease{}},
 		{&storage.Queue{Values: queueset.Values{queueset.MaxDepth: math.MaxUint64}}, &storage.Queue{Number: 9}},
 	} {
 		prefix := []byte("what was there")
@@ -60,7 +60,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
+	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -252,7 +252,7 @@ func TestFormatVersionDecidesWhetherAStoreIsOpened(t *testing.T) {
 }
 
 func TestAReadyTimeIsAddedToARecordWithoutTouchingIt(t *testing.T) {
-	m := storage.Message{Payload: []byte("p"), Cost: 3}
+	m := storage.Message{Payload: []byte("p"), Meta: storage.Meta{Cost: 3}}
 	record := m.Append(nil)
 	before := slices.Clone(record)
 	var got storage.Message
@@ -269,7 +269,7 @@ func TestAReadyTimeIsAddedToARecordWithoutTouchingIt(t *testing.T) {
 
 func TestDecodingLikeAnotherReadsTheSame(t *testing.T) {
 	for _, throttles := range [][]string{nil, {"a"}, {"a", "b"}, {"a", "c"}, {"b", "a"}, {"c"}, {"a", "b", "c"}, {"a", "b", "c", "d"}, {"", ""}} {
-		enc := (&storage.Message{Payload: []byte("x"), Throttles: throttles, Cost: 2}).Append(nil)
+		enc := (&storage.Message{Payload: []byte("x"), Meta: storage.Meta{Throttles: throttles, Cost: 2}}).Append(nil)
 		for _, like := range [][]string{nil, {"a"}, {"a", "b"}, {"a", "b", "c"}, {""}} {
 			kept := slices.Clone(like)
 			var m storage.Message

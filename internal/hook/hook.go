@@ -51,12 +51,12 @@ func ParseKind(name string) (Kind, bool) {
 type Message struct {
 	Queue       string
 	Headers     []storage.Header
-	PayloadSize int      // bytes
-	Key         string   // fairness key, as given by the producer or DefaultKey
-	Weight      uint32   // as given, or 1
-	Throttles   []string // as given
-	Budgets     []string // that pay for it, as given
-	Charge      int64    // to each of Budgets: as given, or the cost; of a stored message without budgets 0
+	PayloadSize int    // bytes
+	Key         string // fairness key, as given by the producer or DefaultKey
+	// As given, except for the weight, which is 1 if none was given and of a failed message that
+	// of its key, and for the charge, which is the cost if none was given, and of a stored message
+	// without budgets 0.
+	storage.Meta
 
 	// Set for OnFailure only.
 	ID       string // of the message

@@ -17,7 +17,7 @@ func TestUniqueIDsAndTheirMessagesAreVerifiedAndRepaired(t *testing.T) {
 	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) })
 	send := func(unique string) (id engine.ID) {
 		t.Helper()
-		req := &engine.Enqueue{Queue: "q", Key: "k", Unique: unique, Payload: []byte("x")}
+		req := &engine.Enqueue{Queue: "q", Key: "k", Meta: engine.Meta{Unique: unique}, Payload: []byte("x")}
 		if err := b.Prepare(req); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestUniqueIDsAndTheirMessagesAreVerifiedAndRepaired(t *testing.T) {
 			harm.Put(storage.Messages, second.Append(nil), it.Value())
 		}
 		if mk.ID == leased {
-			harm.Put(storage.Leases, storage.AppendLeaseKey(nil, mk, 7), (&storage.Lease{Until: 1, Unique: "another"}).Append(nil))
+			harm.Put(storage.Leases, storage.AppendLeaseKey(nil, mk, 7), (&storage.Lease{Until: 1, Meta: storage.Meta{Unique: "another"}}).Append(nil))
 		}
 	}
 	it.Close()

@@ -57,7 +57,7 @@ func (b *broker) spend(name string) {
 		b.do(func(tx *engine.Tx) error { _, err := tx.MoveBudget(&move); return err })
 	}
 	for range 2 {
-		req := &engine.Enqueue{Queue: "q", Key: name, Payload: []byte("x"), Budgets: []string{name}, Charge: new(int64(20))}
+		req := &engine.Enqueue{Queue: "q", Key: name, Payload: []byte("x"), Meta: engine.Meta{Budgets: []string{name}}, Charge: new(int64(20))}
 		if err := b.Prepare(req); err != nil {
 			b.t.Fatal(err)
 		}

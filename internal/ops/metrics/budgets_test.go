@@ -26,7 +26,7 @@ func (b *broker) setBudget(name string, refilled bool) {
 // wait has a key of a queue wait for a budget.
 func (b *broker) wait(queue, key, budget string) {
 	b.t.Helper()
-	req := &engine.Enqueue{Queue: queue, Key: key, Payload: []byte("x"), Budgets: []string{budget}, Charge: new(int64(50))}
+	req := &engine.Enqueue{Queue: queue, Key: key, Payload: []byte("x"), Meta: engine.Meta{Budgets: []string{budget}}, Charge: new(int64(50))}
 	if err := b.Prepare(req); err != nil {
 		b.t.Fatal(err)
 	}

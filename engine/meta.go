@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/faisca/fila/engine/budget"
+	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/internal/credit"
+	"github.com/faisca/fila/storage"
+)
+
+// This file is the two ways between what a producer said about a message, Meta, and the message
+// in memory. There are many messages in memory, so each has only what most of them have: what
+// neighbours share is in a throttleSet, and what few have is in ties.
+
+// Meta is what a producer said about a message beside its content.
+type Meta = storage.Meta
+
+// give gives a message what was said about it. set is the throttle set of meta; owner says that
+// the message is the owner of its unique id.
+func (m *message) give(meta *Meta, set *throttleSet, owner bool) {
+	m.cost, m.throttles, m.expires = max(meta.Cost, 1), set, meta.ExpiresAt
+	unique := ""
+	if owner {
+		unique = meta.Unique
+	}
+	m.tie(unique, meta.Body)
+}
+
+// meta is the reverse of give. The weight is that of the key, and the unique id that of the owner.
+func (m *message) meta() Meta {
+	t := m.tied()
+	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body}
+	if l := m.throttles; l != nil {
+		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
+	}
+	return meta
+}
+
+// once drops repetitions of throttle keys and budgets.
+func once(meta *Meta) {
+	meta.Throttles, meta.Budgets = distinct(meta.Throttles), distinct(meta.Budgets)
+}
+
+// checkMeta validates the throttle keys and the budgets of a request, and its charge.
+func checkMeta(req *Enqueue, l *Limits) error {
+	if n := len(req.Throttles); n > l.Throttles {
+		if n = countDistinct(req.Throttles); n > l.Throttles {
+			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different throttle key"), l.Throttles)
+		}
+	}
+	for _, t := range req.Throttles {
+		if t == "" {
+			return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
+		}
+		if len(t) > l.Throttle {
+			return fmt.Errorf("%w: THROTTLE of %d bytes, the limit is %d", ErrTooBig, len(t), l.Throttle)
+		}
+	}
+	if n := len(req.Budgets); n > BudgetsMax {
+		if n = countDistinct(req.Budgets); n > BudgetsMax {
+			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different budget"), BudgetsMax)
+		}
+	}
+	for _, name := range req.Budgets {
+		if name == "" {
+			return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
+		}
+		if len(name) > l.Key {
+			return fmt.Errorf("%w: BUDGET of %d bytes, the limit is %d", ErrTooBig, len(name), l.Key)
+		}
+	}
+	if n := req.Charge; n != nil && (*n < 0 || *n > credit.ChargeMax) {
+		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", ErrInvalid, *n, int64(credit.ChargeMax))
+	}
+	return nil
+}
+
+// ties are what only few messages have. They are never changed, as messages may share them.
+type ties struct {
+	unique string // the unique id of which the message is the owner; "": none
+	body   ID     // the body that it holds together with messages of other queues; zero: none
+}
+
+// tie replaces the ties of a message.
+func (m *message) tie(unique string, body ID) {
+	if m.ties = nil; unique != "" || body != (ID{}) {
+		m.ties = &ties{unique, body}
+	}
+}
+
+// tied returns the ties of a message, empty ones if it has none.
+func (m *message) tied() ties {
+	if m.ties == nil {
+		return ties{}
+	}
+	return *m.ties
+}
+
+// throttleSet is the throttle set of a message: its throttle keys and the budgets that pay for it, with what has
+// been looked up of them. Consecutive messages of a fairness key with the same names and charge share one.
+// Names or budgets are not empty.
+type throttleSet struct {
+	dispatch.Set
+	accounts budget.Found // of the budgets
+}
+
+// of returns the set for the order of delivery: nil if there is none.
+func (l *throttleSet) of() *dispatch.Set {
+	if l == nil {
+		return nil
+	}
+	return &l.Set
+}
+
+// newThrottleSet returns the set of what meta names, nil if that is nothing.
+func newThrottleSet(meta *Meta) *throttleSet {
+	if len(meta.Throttles)+len(meta.Budgets) == 0 {
+		return nil
+	}
+	return &throttleSet{Set: dispatch.Set{Names: meta.Throttles, Budgets: meta.Budgets, Charge: meta.Charge}}
+}
+
+// has reports whether the set, which may be nil, has the throttle keys and budgets of meta.
+func (l *throttleSet) has(meta *Meta) bool {
+	return l != nil && slices.Equal(l.Names, meta.Throttles) && slices.Equal(l.Budgets, meta.Budgets)
+}
+
+// throttleSet returns the set of what meta names for a message of a fairness key,
+// nil if that is nothing. It returns the key's present set if that is the same, or the one that the
+// key had when its last message left: a key without messages is forgotten, and when it comes back
+// its messages mostly name what they named before. A set that differs by its charge alone shares
+// what has been looked up: the class does not depend on the charge.
+func (c *core) throttleSet(k *fairKey, meta *Meta) *throttleSet {
+	if len(meta.Throttles)+len(meta.Budgets) == 0 {
+		return nil
+	}
+	if !k.throttles.has(meta) {
+		k.throttles = c.recentSet(k.queue, k.hash, meta)
+	}
+	if l := k.throttles; l.Charge != meta.Charge {
+		same := *l
+		same.Charge = meta.Charge
+		k.throttles = &same
+	}
+	return k.throttles
+}
+
+// recentSet returns the set of what meta names that the fairness key with a hash has
+// had last, or a new one. Its charge may be another one.
+func (c *core) recentSet(q *queue, hash nameHash, meta *Meta) *throttleSet {
+	slot := &c.order.recent[(uint64(hash)+uint64(q.no))%recentSets]
+	if !(*slot).has(meta) {
+		*slot = newThrottleSet(meta)
+	}
+	return *slot
+}
+
+// throttleKeys returns the throttle keys of the message, which the caller must not change.
+func (m *message) throttleKeys() []string {
+	if m.throttles == nil {
+		return nil
+	}
+	return m.throttles.Names
+}

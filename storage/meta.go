@@ -1,0 +1,117 @@
+package storage
+
+import "time"
+
+// Meta is what a producer said about a message beside its content. It goes where the message
+// goes: into the records of the message and of its lease, into the record of a recurring
+// message, to hooks and to clients.
+//
+// A field is a field of this struct and a row of each record that has it. The records number
+// the first fields differently. Those that come later have one row for all of them, in a method
+// later(*codec, protowire.Number) that is called last: from 20 on in a Message, from 30 on in a
+// Lease and in a Cron.
+//
+// Beside it, a field has its options and the reply fields that show it in commands/meta.go, what
+// scripts see of it in scripting/meta.go, and its limit and its place in memory, if it needs one, in
+// engine/meta.go.
+type Meta struct {
+	Throttles []string // throttle keys
+	Budgets   []string // that pay for it
+	Charge    int64    // to each of them
+	Weight    uint32   // of its fairness key, as given at enqueue; 0: not given
+	Cost      uint32   // 0: 1
+	ExpiresAt int64    // 0: never
+	Unique    string   // of which the queue has one message at a time; a dead one has had it; "": none
+	Body      ID       // that has the payload and the headers, see body.go; zero: the record itself has them
+}
+
+// sizeMax returns an upper bound of the bytes that Meta takes in a record.
+func (m *Meta) sizeMax() int {
+	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 4*numberMax
+	for _, names := range [][]string{m.Throttles, m.Budgets} {
+		for _, name := range names {
+			n += fieldMax + len(name)
+		}
+	}
+	return n
+}
+
+// Expires returns when the message expires; zero: never.
+func (m *Meta) Expires() time.Time {
+	if m.ExpiresAt == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, m.ExpiresAt)
+}
+
+// CutContent returns what the content of a recurring message has of m, and cuts it out of m: its
+// Cron has the rest.
+func (m *Meta) CutContent() Meta {
+	content := Meta{Throttles: m.Throttles, Weight: m.Weight, Cost: m.Cost}
+	m.Throttles, m.Weight, m.Cost = nil, 0, 0
+	return content
+}
+
+// AddContent is the reverse of CutContent.
+func (m *Meta) AddContent(content *Meta) {
+	m.Throttles, m.Weight, m.Cost = content.Throttles, content.Weight, content.Cost
+}
+
+func (m *Message) fields(c *codec) {
+	c.bytes(messagePayload, &m.Payload)
+	c.headers(messageHeaders, &m.Headers)
+	c.strings(3, &m.Throttles, c.throttles)
+	c.uint32(4, &m.Weight)
+	c.uint32(5, &m.Cost)
+	c.int64(messageReadyAt, &m.ReadyAt)
+	c.int64(messageExpiresAt, &m.ExpiresAt)
+	c.dead(8, &m.Dead)
+	c.strings(9, &m.Budgets, c.budgets)
+	c.int64(10, &m.Charge)
+	c.string(11, &m.Unique)
+	c.someID(messageBody, &m.Body)
+}
+
+func (l *Lease) fields(c *codec) {
+	c.int64(1, &l.Until)
+	c.string(2, &l.Consumer)
+	c.uint32(3, &l.Attempt)
+	c.uint32(4, &l.Deliveries)
+	c.strings(5, &l.Throttles, nil)
+	c.uint32(6, &l.Cost)
+	c.int64(7, &l.LeasedAt)
+	c.int64(8, &l.FirstFailedAt)
+	c.int64(9, &l.LastFailedAt)
+	c.string(10, &l.Error)
+	c.bool(11, &l.Retried)
+	c.int64(12, &l.ExpiresAt)
+	c.strings(13, &l.Budgets, nil)
+	c.int64(14, &l.Charge)
+	c.string(15, &l.Unique)
+	c.bool(16, &l.Retrying)
+	c.someID(17, &l.Body)
+}
+
+func (r *Cron) fields(c *codec) {
+	c.string(1, &r.Queue)
+	c.string(2, &r.Expression)
+	c.string(3, &r.Zone)
+	c.uint32(4, &r.CatchUp)
+	c.string(5, &r.Key)
+	c.uint32(6, &r.Priority)
+	c.uint64(7, &r.DelayMs)
+	c.uint64(8, &r.TTLMs)
+	c.int64(9, &r.NextAt)
+	c.int64(10, &r.LastAt)
+	c.uint64(11, &r.Fired)
+	c.uint64(12, &r.Missed)
+	c.string(13, &r.LastError)
+	c.int64(14, &r.ErrorAt)
+	c.uint64(15, &r.MadeUp)
+	c.int64(16, &r.SetAt)
+	c.strings(17, &r.Budgets, nil)
+	c.int64(18, &r.Charge)
+	c.bool(19, &r.Topic)
+	c.string(20, &r.Unique)
+	c.uint64(21, &r.Skipped)
+}
