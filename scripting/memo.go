@@ -33,7 +33,7 @@ import (
 // question is one query of a script to its message or settings.
 type question struct {
 	kind questionKind
-	name string // name of the header or setting
+	name string // name of the header, setting or attribute
 }
 
 type questionKind uint8
@@ -45,9 +45,8 @@ const (
 	askSetting
 	askQueue
 	askKey
-	askWeight
 	askSize
-	askCharge
+	askAttribute // of the message, see attributeAnswer
 )
 
 // answer is the value of a query. A query uses one or two of the fields.
@@ -75,12 +74,10 @@ func (q *question) answer(msg *hook.Message, view hook.View) (a answer) {
 		a.text = msg.Queue
 	case askKey:
 		a.text = msg.Key
-	case askWeight:
-		a.number = int64(msg.Weight)
 	case askSize:
 		a.number = int64(msg.PayloadSize)
-	case askCharge:
-		a.number = msg.Charge
+	case askAttribute:
+		a, _ = attributeAnswer(&msg.Meta, q.name)
 	case askNothing:
 	}
 	return a

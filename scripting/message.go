@@ -41,16 +41,6 @@ func messageIndex(l *lua.LState) int {
 	case "fairness_key":
 		m.trace.ask(askKey, "")
 		v = m.string(l, msg.Key)
-	case "weight":
-		m.trace.ask(askWeight, "")
-		v = lua.LNumber(msg.Weight)
-	case "throttle_keys":
-		v = m.list(l, msg.Throttles)
-	case "budgets":
-		v = m.list(l, msg.Budgets)
-	case "charge":
-		m.trace.ask(askCharge, "")
-		v = lua.LNumber(msg.Charge)
 	case "id":
 		if msg.ID != "" {
 			v = m.string(l, msg.ID)
@@ -63,6 +53,8 @@ func messageIndex(l *lua.LState) int {
 		if msg.ID != "" {
 			v = m.string(l, msg.Error)
 		}
+	default:
+		v = m.attribute(l, string(field))
 	}
 	l.Push(v)
 	return 1

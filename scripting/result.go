@@ -9,7 +9,6 @@ import (
 
 	lua "github.com/yuin/gopher-lua"
 
-	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -34,26 +33,12 @@ func enqueueDecision(res result, limits *hook.Limits) (hook.EnqueueDecision, err
 		switch name {
 		case "fairness_key":
 			return decode(&d.Key, v, name, func(v lua.LValue) (string, string) { return keyOf(v, limits.Key) })
-		case "weight":
-			return decode(&d.Weight, v, name, wholeUpTo(1, limits.Weight))
-		case "cost":
-			return decode(&d.Cost, v, name, wholeUpTo(1, limits.Cost))
-		case "throttle_keys":
-			return decode(&d.Throttles, v, name, func(v lua.LValue) ([]string, string) {
-				return keysOf(v, "key", limits.Throttle, limits.Throttles)
-			})
-		case "budgets":
-			return decode(&d.Budgets, v, name, func(v lua.LValue) ([]string, string) {
-				return keysOf(v, "budget", limits.Key, credit.BudgetsMax)
-			})
-		case "charge":
-			return decode(&d.Charge, v, name, pointer(wholeUpTo[int64](0, credit.ChargeMax)))
 		case "priority":
 			return decode(&d.Priority, v, name, pointer(wholeUpTo[uint8](0, 9)))
 		case "delay_ms":
 			return decode(&d.Delay, v, name, delayOf)
 		default:
-			return unknown(name)
+			return decideAttribute(&d, v, name, limits)
 		}
 	})
 	if err != nil {
