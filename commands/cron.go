@@ -1,7 +1,7 @@
 package commands
 
 import (
-	"math"
+	"cmp"
 	"slices"
 
 	"github.com/faisca/fila/engine"
@@ -21,7 +21,7 @@ func cronSet() Spec {
 			"Each tick enqueues exactly one message, also across restarts; with UNIQUE, none while the queue has one with this id, such as that of an earlier tick. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
 			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/how-to/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
-		Args: []Arg{
+		Args: slices.Concat([]Arg{
 			{Name: "cron", Type: String},
 			{Name: "queue", Type: Key},
 			{Name: "expression", Type: String},
@@ -32,19 +32,9 @@ func cronSet() Spec {
 				{Name: "last", Type: PureToken, Token: "LAST"},
 				{Name: "all", Type: PureToken, Token: "ALL"},
 			}},
-			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
-			{Name: "n", Type: Integer, Token: "COST", Optional: true, Min: math.MinInt64},
-			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
-			budgetOption(),
-			chargeOption(),
-			headerOption(),
-			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
-			{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax},
-			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
-			{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
+		}, messageArgs(Arg{Name: "ms", Type: Integer, Token: "DELAY", Optional: true, Max: millisMax}), []Arg{
 			{Name: "topic", Type: PureToken, Token: "TOPIC", Optional: true},
-		},
+		}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE reports", "OK"},
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
@@ -64,11 +54,8 @@ func parseCron(s *Session, in *input) (call, error) {
 	}
 	c := &cronSetCall{account: s.login.account.Load(), cron: engine.Cron{Name: in.Text("cron"), Expression: in.Text("expression"), Zone: in.Text("tz")}}
 	c.cron.Message.Queue = in.Text("queue")
-	if err := parseMessage(s, in, &c.cron.Message); err != nil {
+	if err := cmp.Or(parseMessage(s, in, &c.cron.Message), parseLast(in, &c.cron.Message)); err != nil {
 		return nil, err
-	}
-	if c.cron.Message.Unique = in.Text("unique"); in.Has("unique") && c.cron.Message.Unique == "" {
-		return nil, errNoUnique
 	}
 	c.cron.Topic = in.Has("topic")
 	switch {
@@ -146,7 +133,7 @@ func cronGet() Spec {
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
-		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming topic unique skipped. key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
+		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming " + showCronRest(&fields{}, &engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
 			"fired counts the ticks that have, missed those that were late or refused, skipped those that found a message with their UNIQUE id; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; upcoming are the next five ticks, next_at is the first of them.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
@@ -181,8 +168,7 @@ func writeCron(w *resp.Writer, i *engine.CronInfo) {
 	}
 	f := cronFields(i)
 	f.times("upcoming", i.Upcoming(upcomingTicks))
-	showCronRest(f, i)
-	f.write(w)
+	showCronRest(f, i).write(w)
 }
 
 // upcomingTicks is how many ticks FILA.CRON GET shows.
@@ -214,16 +200,18 @@ func cronFields(i *engine.CronInfo) *fields {
 	f.millis("delay_ms", i.Delay)
 	f.millis("ttl_ms", i.TTL)
 	f.at("set_at", i.SetAt)
-	f.texts("budgets", i.Budgets)
+	f.attributes(&i.Meta, "budgets")
 	f.amount("charge", i.Charge)
 	return &f
 }
 
 // showCronRest adds the fields that came later, behind all others.
-func showCronRest(f *fields, i *engine.CronInfo) {
+func showCronRest(f *fields, i *engine.CronInfo) *fields {
 	f.flag("topic", i.Topic)
-	f.optional("unique", i.Unique)
+	f.attributes(&i.Meta, "unique")
 	f.count("skipped", i.Skipped)
+	f.attributes(&i.Meta, later)
+	return f
 }
 
 func cronList() Spec {

@@ -9,6 +9,7 @@
 //   - handler.go opens a Session for each connection, session.go takes a command
 //     through the steps below, rights.go refuses it, transaction.go queues it.
 //   - relay.go passes a command on if another node leads.
+//   - meta.go has what producers say about a message: their options, and the fields that show it.
 //   - answers.go has the calls of most commands. room.go sets memory aside, fields.go writes maps,
 //     reply.go renders and turns the errors of the engine into codes.
 //

@@ -1,12 +1,8 @@
 package commands
 
 import (
-	"math"
-	"strconv"
-
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
-	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ops/tracing"
 	"github.com/faisca/fila/resp"
 )
@@ -26,25 +22,13 @@ func enqueue() Spec {
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags:  []string{"write", "denyoom", "fast"},
 		Access: Produce, ACL: []string{"produce"},
-		Args: []Arg{
-			{Name: "queue", Type: Key},
-			{Name: "payload", Type: String},
-			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
-			{Name: "n", Type: Integer, Token: "COST", Optional: true, Min: math.MinInt64},
-			{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
-			budgetOption(),
-			chargeOption(),
-			headerOption(),
-			{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
-			{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
+		Args: append([]Arg{{Name: "queue", Type: Key}, {Name: "payload", Type: String}}, messageArgs(
+			Arg{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
 				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
 				{Name: "unix-ms", Type: Integer, Token: "AT", Max: 2 * millisMax},
 			}},
-			{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
-			{Name: "id", Type: String, Token: "DEDUP", Optional: true},
-			{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
-		},
+			Arg{Name: "id", Type: String, Token: "DEDUP", Optional: true},
+		)...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
@@ -85,8 +69,6 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	return c, nil
 }
 
-var errNoUnique = command.Refuse("INVALID", "UNIQUE has at least one byte")
-
 // parseEnqueued parses the options of FILA.ENQUEUE.
 func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
 	if err := parseMessage(s, in, req); err != nil {
@@ -95,75 +77,25 @@ func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
 	if req.Dedup = string(in.Bytes("dedup")); in.Has("dedup") && req.Dedup == "" {
 		return command.Refuse("INVALID", "DEDUP has at least one byte")
 	}
-	if req.Unique = string(in.Bytes("unique")); in.Has("unique") && req.Unique == "" {
-		return errNoUnique
-	}
 	req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
-	return nil
+	return parseLast(in, req)
 }
 
-// parseMessage parses the options of a message, except for its time.
+// parseMessage parses the options of a message, except for its time and the last ones.
 func parseMessage(s *Session, in *input, req *engine.Enqueue) error {
 	req.Key, req.Payload = in.Text("key"), in.Bytes("payload")
 	if in.Has("key") && req.Key == "" {
 		return command.Refuse("INVALID", "KEY has at least one byte; leave it out to use '"+engine.DefaultKey+"'")
 	}
-	var err error
-	if req.Weight, err = atLeastOne(in, "WEIGHT", "weight", s.handler.cfg.Limits.Weight); err != nil {
-		return err
-	}
-	if req.Cost, err = atLeastOne(in, "COST", "cost", s.handler.cfg.Limits.Cost); err != nil {
-		return err
-	}
 	if in.Has("priority") {
-		priority := uint8(in.Integer("priority", 0))
-		req.Priority = &priority
+		req.Priority = new(uint8(in.Integer("priority", 0)))
 	}
 	req.Delay, req.TTL = in.Millis("delay", 0), in.Millis("ttl", 0)
-	req.Throttles, req.Headers = in.Texts("throttle"), headers(in)
-	req.Budgets, req.Charge = in.Texts("budget"), charge(in)
-	return nil
+	parseHooked(in, req)
+	return parseFirst(s, in, req)
 }
 
-// atLeastOne returns an integer from 1 to a limit, or 0 if the option is absent. The Spec of the
-// option accepts any integer, so that all invalid ones are refused with the same text.
-func atLeastOne(in *input, token, slot string, most int) (uint32, error) {
-	if !in.Has(slot) {
-		return 0, nil
-	}
-	n := in.Integer(slot, 0)
-	if n < 1 || n > int64(most) {
-		return 0, command.Refuse("INVALID", "not allowed: "+token+" "+strconv.FormatInt(n, 10)+", it must be from 1 to "+strconv.Itoa(most))
-	}
-	return uint32(n), nil
-}
-
-// budgetOption and chargeOption are the options for what pays for a message.
-func budgetOption() Arg {
-	return Arg{Name: "name", Type: String, Token: "BUDGET", Optional: true, Multiple: true}
-}
-
-func chargeOption() Arg {
-	return Arg{Name: "n", Type: Integer, Token: "CHARGE", Optional: true, Max: credit.ChargeMax}
-}
-
-// charge returns the value of chargeOption, nil if it is not given.
-func charge(in *input) *int64 {
-	if !in.Has("charge") {
-		return nil
-	}
-	n := in.Integer("charge", 0)
-	return &n
-}
-
-// headerOption is the option for headers.
-func headerOption() Arg {
-	return Arg{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
-		{Name: "name", Type: String}, {Name: "value", Type: String},
-	}}
-}
-
-// headers returns the values of headerOption.
+// headers returns the values of HEADER.
 func headers(in *input) []engine.Header {
 	n := in.Uses("header")
 	if n == 0 {

@@ -72,9 +72,9 @@ func viewFields(v *engine.View) *fields {
 	f.text("queue", v.Queue)
 	f.text("status", v.Status)
 	f.text("key", v.Key)
-	f.number("weight", int64(v.Weight))
+	f.attributes(&v.Meta, "weight")
 	f.number("priority", int64(v.Priority))
-	f.texts("throttle", v.Throttles)
+	f.attributes(&v.Meta, "throttle")
 	f.number("attempt", int64(v.Attempt))
 	f.number("deliveries", int64(v.Deliveries))
 	f.at("enqueued_at", v.EnqueuedAt)
@@ -99,11 +99,7 @@ func viewFields(v *engine.View) *fields {
 	f.at("last_failed_at", v.LastFailed)
 	f.limit("dead_attempts", uint64(d.Attempts))
 	f.limit("dead_deliveries", uint64(d.Deliveries))
-	f.number("cost", int64(v.Cost))
-	f.at("expires_at", v.Expires())
-	f.texts("budgets", v.Budgets)
-	f.number("charge", v.Charge)
-	f.optional("unique", v.Unique)
+	f.attributes(&v.Meta, "cost", "expires_at", "budgets", "charge", "unique", later)
 	return &f
 }
 

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -18,18 +19,15 @@ func scriptTest() Spec {
 		Reply: "A map. ON_ENQUEUE: " + (&scriptTestCall{}).fields(&hook.Trial{}).names() + ". ON_FAILURE: " +
 			(&scriptTestCall{hookFind: hookFind{kind: hook.OnFailure}}).fields(&hook.Trial{}).names() + ". What the script has not decided is nil.",
 		Flags: []string{"readonly"}, Access: Look,
-		Args: hookArgs(
-			Arg{Name: "source", Type: String, Token: "SOURCE", Optional: true},
-			Arg{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
-			Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: 1, Max: math.MaxUint32},
-			Arg{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
-			budgetOption(),
-			chargeOption(),
-			headerOption(),
-			Arg{Name: "n", Type: Integer, Token: "PAYLOADSIZE", Optional: true, Max: math.MaxInt32},
-			Arg{Name: "n", Type: Integer, Token: "ATTEMPT", Optional: true, Min: 1, Max: math.MaxUint32},
-			Arg{Name: "text", Type: String, Token: "ERROR", Optional: true},
-		),
+		Args: hookArgs(slices.Concat([]Arg{
+			{Name: "source", Type: String, Token: "SOURCE", Optional: true},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: 1, Max: math.MaxUint32},
+		}, hookedArgs(), []Arg{
+			{Name: "n", Type: Integer, Token: "PAYLOADSIZE", Optional: true, Max: math.MaxInt32},
+			{Name: "n", Type: Integer, Token: "ATTEMPT", Optional: true, Min: 1, Max: math.MaxUint32},
+			{Name: "text", Type: String, Token: "ERROR", Optional: true},
+		})...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{`FILA.SCRIPT TEST orders ON_FAILURE SOURCE "function on_failure(msg) return { delay_ms = msg.attempts * 100 } end" ATTEMPT 3`, ` 1) "action"
@@ -67,13 +65,15 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	c.msg = hook.Message{
 		Queue: c.queue, Key: engine.DefaultKey, PayloadSize: int(in.Integer("payloadsize", 0)),
 	}
-	c.msg.Weight, c.msg.Charge = uint32(in.Integer("weight", 1)), 1
 	if in.Has("key") {
 		c.msg.Key = in.Text("key")
 	}
-	c.msg.Throttles, c.msg.Headers, c.msg.Budgets = in.Texts("throttle"), headers(in), in.Texts("budget")
-	if n := charge(in); n != nil {
-		c.msg.Charge = *n
+	var req engine.Enqueue
+	parseHooked(in, &req)
+	c.msg.Headers, c.msg.Meta = req.Headers, req.Meta
+	c.msg.Weight, c.msg.Charge = uint32(in.Integer("weight", 1)), 1
+	if req.Charge != nil {
+		c.msg.Charge = *req.Charge
 	}
 	if c.kind == hook.OnFailure {
 		c.msg.ID, c.msg.Error = engine.ID{}.String(), string(in.Bytes("error"))

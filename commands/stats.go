@@ -371,7 +371,7 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 	f.keyCounters(&e.KeyInfo)
 	f.text("queue", e.Queue)
 	if m != nil {
-		f.number("cost", int64(m.Cost))
+		f.attributes(&m.Meta, "cost")
 		f.texts("throttles", m.Throttles)
 	}
 	blockers := make([]fields, len(e.BlockedBy))
@@ -380,8 +380,7 @@ func explainFields(e *engine.Explanation, now time.Time) *fields {
 	}
 	f.groups("blocked_by", blockers)
 	if m != nil {
-		f.at("expires_at", m.Expires())
-		f.texts("budgets", m.Budgets)
+		f.attributes(&m.Meta, "expires_at", "budgets")
 	}
 	f.lack(e.Lacks)
 	if m != nil && m.ID == e.WaitsFor {
