@@ -66,9 +66,7 @@ func parseCron(s *Session, in *input) (call, error) {
 	default:
 		c.cron.CatchUp = engine.CatchUpLast
 	}
-	for _, a := range in.Args {
-		c.size += len(a)
-	}
+	c.size = in.Size()
 	return c, nil
 }
 

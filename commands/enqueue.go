@@ -63,9 +63,7 @@ func parseEnqueue(s *Session, in *input) (call, error) {
 	if t := s.handler.cfg.Tracer; t != nil {
 		c.span = t.Enqueue(&c.req)
 	}
-	for _, a := range in.Args {
-		c.size += len(a)
-	}
+	c.size = in.Size()
 	return c, nil
 }
 

@@ -81,9 +81,7 @@ func parseScriptTest(_ *Session, in *input) (call, error) {
 	} else if in.Has("attempt") || in.Has("error") {
 		return nil, command.Refuse("ERR", "ATTEMPT and ERROR go with ON_FAILURE only")
 	}
-	for _, a := range in.Args {
-		c.size += len(a)
-	}
+	c.size = in.Size()
 	return c, nil
 }
 

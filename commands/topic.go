@@ -194,9 +194,7 @@ func parsePublish(s *Session, in *input) (call, error) {
 	if t := s.handler.cfg.Tracer; t != nil {
 		c.span, c.key, c.priority = t.Enqueue(&c.req.Message), c.req.Message.Key, c.req.Message.Priority
 	}
-	for _, a := range in.Args {
-		c.size += len(a)
-	}
+	c.size = in.Size()
 	return c, nil
 }
 

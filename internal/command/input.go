@@ -38,6 +38,14 @@ type use struct{ slot, first int }
 // Release drops the arguments, which may be large.
 func (in *Input) Release() { in.Cmd, in.Args, in.User = nil, nil, nil }
 
+// Size returns the bytes of all arguments.
+func (in *Input) Size() (n int) {
+	for _, a := range in.Args {
+		n += len(a)
+	}
+	return n
+}
+
 // slot returns the index of the named argument's value. An unknown name is a programming error that
 // every test of the command finds.
 func (in *Input) slot(name string) int {
