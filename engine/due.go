@@ -211,10 +211,10 @@ func (r *dueRead) Apply(tx *Tx) error {
 		return nil
 	}
 	r.index.End(&r.Read)
-	if r.err != nil {
+	if r.err == nil {
+		r.index.Merge(&r.Read, r.found, r.next, r.more)
+	} else {
 		c.readFailed(nil, r.err)
-		return nil
 	}
-	r.index.Merge(&r.Read, r.found, r.next, r.more)
 	return nil
 }

@@ -18,15 +18,21 @@ import (
 // A sweep begins when a request needs one and the last one is older than Config.FiguresAge, and
 // requests that come meanwhile wait for the same. Without requests there is none.
 
-// What package figures has, as commands and metrics show it.
 type (
-	Counts    = figures.Counts
-	Events    = figures.Events
+	// Counts are the messages and events of a queue, or of all.
+	Counts = figures.Counts
+	// Events are how often each event has happened.
+	Events = figures.Events
+	// Durations are the histograms of waits and of work.
 	Durations = figures.Durations
-	Outcome   = figures.Outcome
-	BusyKey   = figures.BusyKey
-	Moment    = figures.Moment
-	Order     = figures.Order
+	// Outcome is how a lease ended.
+	Outcome = figures.Outcome
+	// BusyKey is one of the busiest keys of a queue.
+	BusyKey = figures.BusyKey
+	// Moment is a line of a history.
+	Moment = figures.Moment
+	// Order is by what a sweep ranks keys.
+	Order = figures.Order
 )
 
 // The orders of fairness keys, and how many there are of what.

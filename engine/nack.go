@@ -278,7 +278,7 @@ func DeadReasons() [figures.DeadReasons]string {
 // deadReason returns the event of a reason.
 func deadReason(reason string) figures.Event {
 	reasons := DeadReasons()
-	return figures.Died + figures.Event(max(slices.Index(reasons[:], reason), 0)) //nolint:gosec // few
+	return figures.Died + figures.Event(max(slices.Index(reasons[:], reason), 0))
 }
 
 // loadBody makes sure that the record of a message is in memory and can be decoded. A lease
