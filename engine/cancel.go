@@ -150,66 +150,6 @@ func (c *core) discard(w *changeLog, f *foundMessage) bool {
 	return true
 }
 
-// extract removes a message that was read from the store from all structures in memory and
-// from the index of due times. The caller removes it, moves it, or makes it ready or
-// delayed again in the same turn. It returns nil if the message is leased or gone. The
-// change log must be valid, and each message may be extracted once.
-func (c *core) extract(w *changeLog, f *foundMessage) *message {
-	var m *message
-	switch c.locate(w, f) {
-	case ready:
-		m = c.extractReady(f)
-	case delayed:
-		m = c.extractDelayed(f)
-	case leased, gone:
-	}
-	if m == nil {
-		return nil
-	}
-	m.status = gone // in no structure
-	if m.body == nil {
-		c.setBody(m, f.m.body)
-	}
-	m.key.window.Changed(m.Position())
-	c.settle(m.key)
-	return m
-}
-
-// extractReady removes a message from its key's head cache. A message behind the edge is in
-// no structure.
-func (c *core) extractReady(f *foundMessage) *message {
-	k := f.m.key
-	if !k.window.Before(f.m.Position()) {
-		return f.fresh()
-	}
-	m := k.window.Remove(f.m.Position())
-	if m != nil {
-		c.heads.messages--
-	}
-	return m
-}
-
-// extractDelayed removes a message from the index of due times, or from those that are retrying.
-func (c *core) extractDelayed(f *foundMessage) *message {
-	k := f.m.key
-	if m := c.retryingOf(k, f.m.id); m != nil {
-		c.endLease(m)
-		return m
-	}
-	if d := c.delayed.index.Find(f.m.id); d != nil && d.Key.Queue == k.queue.no {
-		c.unschedule(d)
-		if d.Message != nil {
-			return d.Message
-		}
-		return f.fresh()
-	}
-	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
-	k.delayed--
-	k.queue.figures.Change(figures.Messages{Delayed: -1})
-	k.queue.recordTime(f.m.id, 0)
-	return f.fresh()
-}
-
 // fresh returns a copy for use in memory, without the body: bodies are counted when setBody
 // adds them.
 func (f *foundMessage) fresh() *message {
@@ -407,40 +347,4 @@ func (c *core) detachAll(q *queue) {
 	c.deleteSettingsUnder(c.out.batch, q.no)
 	c.out.sync = true
 	c.detach(r)
-}
-
-// leasedSearch looks for the leased messages of the keys that an id may belong to.
-type leasedSearch struct {
-	walk   *leaseWalk
-	leased map[ID]struct{}
-}
-
-// searchLeased returns the ids of the leased messages of those keys of a queue that an id may
-// belong to: ids carry a hash of the fairness key. It returns ErrWouldBlock if it continues in
-// a later turn; *search then holds the search. The walk ends as soon as it has found as many as
-// the keys have leased.
-func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
-	c, hash := tx.core, idKeyHash(id)
-	left := int64(0)
-	for _, k := range q.keys.withID(hash) {
-		left += k.leased
-	}
-	s := *search
-	if s == nil || s.walk.epoch != c.epoch {
-		s = &leasedSearch{walk: c.walkLeases(), leased: map[ID]struct{}{}}
-		*search = s
-	}
-	left -= int64(len(s.leased))
-	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
-		if m.key.queue == q && m.key.hash.idHash() == hash && !m.key.purged() {
-			s.leased[m.id] = struct{}{}
-			left--
-		}
-		return left > 0
-	})
-	if !over {
-		return nil, tx.yield()
-	}
-	*search = nil
-	return s.leased, nil
 }

@@ -3,15 +3,15 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine/internal/decay"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
+	"github.com/rs/zerolog"
 )
 
 // SyncMode says when a commit becomes durable. In every mode a batch is atomic, and a reply
@@ -281,3 +281,27 @@ func (c *core) checkKey(key string) error {
 	}
 	return nil
 }
+
+// plain formats a number without an exponent.
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// memoryError is ErrMemory.
+type memoryError struct{}
+
+func (memoryError) Error() string { return "there is no memory for more" }
+
+func (memoryError) Is(target error) bool { return target == ErrMisconf }
+
+// Backups makes copies of the store. The engine calls Check in a turn and Take off the
+// loop, one at a time.
+type Backups interface {
+	// Check returns what is wrong with the name of a new backup.
+	Check(name string) error
+	// Take copies the store as it is now, and returns the path of the copy once it is
+	// durable.
+	Take(name string) (path string, err error)
+}
+
+// durationMax bounds every duration a client gives: a century keeps all sums of
+// times far from overflow.
+const durationMax = queueset.MillisMax * time.Millisecond

@@ -390,3 +390,20 @@ func splitUnconfirmed(tasks []*Task, batch bool) (committed, unconfirmed []*Task
 	}
 	return committed, unconfirmed
 }
+
+// jitterStream separates the random numbers of delays from those of ids: a change of one
+// leaves the other as it was for a seed.
+const jitterStream = 0x6a697474
+
+// scan calls fn for each record of a family whose key has the prefix, in key order, until
+// fn returns an error.
+func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error) error {
+	it := c.store.Scan(f, prefix, storage.After(prefix))
+	defer it.Close()
+	for ok := it.Seek(prefix); ok; ok = it.Next() {
+		if err := fn(it.Key(), it.Value()); err != nil {
+			return err
+		}
+	}
+	return it.Err()
+}

@@ -35,10 +35,12 @@
 //	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	transaction.go                   calls that take effect together
-//	outbox.go leases.go due.go       the open batch, live leases, delayed messages
+//	outbox.go due.go                 the open batch, delayed messages
+//	lease_table.go delivery.go       live leases and their records; what is handed out
+//	lease.go leases.go               the command that leases; the ends of leases
 //	health.go                        whether the store takes writes
 //	figures/                         a package: what is counted and shown of queues and keys
-//	figures.go                       figures of all queues and keys, for operators
+//	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
 //	signals.go                       sums that fade with time
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
 //	bodies.go                        payloads that messages of several queues have in common

@@ -33,29 +33,6 @@ func (x *dueIndex) next() int64 {
 // dueLooks is how many entries a unit of the budget pays for when they are only inspected.
 const dueLooks = 8
 
-// setFirstDue sets ReadyAt of those keys that are delayed to the time of their first delayed
-// message, as far as the head knows it. It inspects the entries of the queue in the head,
-// at most twice DueWindow, so one turn can afford it.
-func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
-	wanted := map[string]*KeyInfo{}
-	for _, i := range keys {
-		if i.State == KeyDelayed {
-			wanted[i.Key] = i
-		}
-	}
-	if len(wanted) == 0 {
-		return
-	}
-	n := 0
-	for d := c.delayed.index.OfQueue(q.no); d != nil; d = d.Next() {
-		n++
-		if i := wanted[d.Key.Key]; i != nil && (i.ReadyAt.IsZero() || d.At < i.ReadyAt.UnixNano()) {
-			i.ReadyAt = unix(d.At)
-		}
-	}
-	c.spend(n / dueLooks)
-}
-
 // schedule makes a message that is in no structure delayed until a time, in memory and in
 // the batch. The message stays in memory only if its entry is in the head.
 func (c *core) schedule(m *message, at int64) {

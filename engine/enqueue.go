@@ -22,18 +22,8 @@ import (
 // A new message is ready, or delayed by DELAY or AT. It is delivered from the head cache of
 // its fairness key, or read back from disk if it is behind the edge (key.go).
 
-// Header is a name and a value that travel with a message.
-type Header = storage.Header
-
 // DefaultKey is the fairness key of messages that are enqueued without KEY.
 const DefaultKey = hook.DefaultKey
-
-// A rank orders the messages of a fairness key: 9 - priority, so that lower ranks are
-// delivered first. defaultRank is the rank of priority 4, the default.
-const (
-	defaultRank = 5
-	priorityMax = 9
-)
 
 // Enqueue is a request to store a message. The caller fills the exported fields and calls
 // Engine.Prepare; from then on the byte slices belong to the engine and must not be

@@ -18,34 +18,6 @@ import (
 // A sweep begins when a request needs one and the last one is older than Config.FiguresAge, and
 // requests that come meanwhile wait for the same. Without requests there is none.
 
-type (
-	// Counts are the messages and events of a queue, or of all.
-	Counts = figures.Counts
-	// Events are how often each event has happened.
-	Events = figures.Events
-	// Durations are the histograms of waits and of work.
-	Durations = figures.Durations
-	// Outcome is how a lease ended.
-	Outcome = figures.Outcome
-	// BusyKey is one of the busiest keys of a queue.
-	BusyKey = figures.BusyKey
-	// Moment is a line of a history.
-	Moment = figures.Moment
-	// Order is by what a sweep ranks keys.
-	Order = figures.Order
-)
-
-// The orders of fairness keys, and how many there are of what.
-const (
-	ByDepth     = figures.ByDepth
-	ByAge       = figures.ByAge
-	ByDelivered = figures.ByDelivered
-	ByBehind    = figures.ByBehind
-	Orders      = figures.Orders
-	Outcomes    = figures.Outcomes
-	MomentsMax  = figures.Steps // moments of a history
-)
-
 // QueueFigures are the figures of a queue at one moment, and of its fairness keys at the time of
 // the last sweep.
 type QueueFigures struct {
@@ -109,8 +81,6 @@ type FiguresPage struct {
 const (
 	// figuresUnits is the work of one queue of a page: its histograms are read.
 	figuresUnits = 2
-	// gapsPerUnit is how many numbers without a queue a unit pays for.
-	gapsPerUnit = 16
 )
 
 // FiguresAll is a Count for all queues: the page is the whole listing.
@@ -373,58 +343,4 @@ func (tx *Tx) BusiestKeys(queue string) (top []BusyKey, rest BusyKey, err error)
 	}
 	top, rest = q.figures.Busiest(figures.Tally(q.order.Tally()), func(name string) figures.Tally { return q.keys.get(name).throttled(c.now) })
 	return top, rest, nil
-}
-
-// throttled returns what throttles have done to a key.
-func (k *fairKey) throttled(now int64) figures.Tally { return figures.Tally(k.Key.Tally(now)) }
-
-// counts returns the counts of a queue, in constant time.
-func (q *queue) counts() Counts { return q.figures.Counts(q.keys.n) }
-
-// counts returns those of all queues, deleted ones included, in constant time.
-func (c *core) counts() Counts { return c.queues.figures.Counts(c.heads.keys) }
-
-// Stats describe the engine as a whole. The counters count since the start of the broker, those
-// of deleted queues included.
-type Stats struct {
-	Counts
-	Queues     int64
-	Crons      int64 // recurring messages
-	DeadCrons  int64 // those without a next tick, as their time zone is gone
-	Budgets    int64
-	Held       int64     // fairness keys that have come up and that a budget did not cover
-	Blocked    int64     // clients with a parked task
-	Writable   bool      // the store takes writes
-	Recoveries uint64    // in place, after failed commits
-	Turns      uint64    // turns of the loop
-	Tasks      uint64    // tasks applied
-	Commits    uint64    // batches committed
-	InMemory   int64     // messages in head caches
-	BodyBytes  int64     // payloads and headers in memory outside the store
-	Now        time.Time // of the turn
-	Backup     BackupStatus
-	// Ticks of recurring messages that enqueued a message, and that did not.
-	Ticked, Missed uint64
-	Topics         TopicStats
-	// Backups that have ended well, and that have not.
-	BackedUp, FailedToBackUp uint64
-	Signals                  int64  // pairs of subject and name
-	SignalsEvicted           uint64 // those that made room for others
-	Memory                   Memory // of the process
-	InUse                    int64  // bytes that keys, messages and bodies take, at least
-	// By how much the system clock is behind the time of the broker; 0: at most a second.
-	ClockBehind time.Duration
-}
-
-// Stats describes the engine, in constant time.
-func (tx *Tx) Stats() Stats {
-	c := tx.core
-	n := &c.health.counters
-	return Stats{
-		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), DeadCrons: int64(c.cron.dead), Budgets: int64(c.accounts.Len()), Held: c.order.Held(), Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
-		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
-		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
-		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
-		ClockBehind: time.Duration(c.time.behind), Memory: c.health.memory, InUse: c.held(),
-	}
 }

@@ -71,12 +71,6 @@ type prober interface {
 	Probe() error
 }
 
-// memoryError is ErrMemory.
-type memoryError struct{}
-
-func (memoryError) Error() string        { return "there is no memory for more" }
-func (memoryError) Is(target error) bool { return target == ErrMisconf }
-
 // lookAtMemory takes over what the process may use.
 func (c *core) lookAtMemory() {
 	if c.cfg.Memory == nil {

@@ -1,6 +1,8 @@
 package engine
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+)
 
 // keyTable finds the fairness keys of a queue by name, and by the hash of the name that
 // message ids contain. It is used in place of a Go map for three properties:
@@ -263,35 +265,6 @@ type prefetchBuffer struct {
 	hashes [prefetchMax]nameHash
 	keys   [prefetchMax]*fairKey
 	sum    int64 // depends on all that was read, so that the compiler keeps the reads
-}
-
-// prefetchTasks prefetches for the first tasks, prefetchMax at most, and returns their number.
-func (c *core) prefetchTasks(tasks []*Task) int {
-	if c.heads.keys < c.heads.prefetchKeysMin {
-		return len(tasks)
-	}
-	f := &c.heads.prefetch
-	n := min(len(tasks), prefetchMax)
-	found := c.announced(tasks[:n])
-	sum := f.sum
-	for i, p := range f.pages[:found] {
-		sum ^= int64(p.slots[p.home(f.hashes[i])].hash)
-	}
-	known := 0
-	for i, p := range f.pages[:found] {
-		if k := p.peek(f.hashes[i]); k != nil {
-			f.keys[known] = k
-			known++
-		}
-	}
-	for _, k := range f.keys[:known] {
-		sum += k.prefetchFields()
-	}
-	for _, k := range f.keys[:known] {
-		sum += k.prefetchName()
-	}
-	f.sum = sum
-	return n
 }
 
 // announced stores the pages and hashes of the keys into which the tasks will enqueue, and

@@ -412,3 +412,41 @@ func (tx *Tx) TopKeys(req *TopKeys) ([]*KeyInfo, error) {
 	c.setFirstDue(q, list...)
 	return list, nil
 }
+
+// setFirstDue sets ReadyAt of those keys that are delayed to the time of their first delayed
+// message, as far as the head knows it. It inspects the entries of the queue in the head,
+// at most twice DueWindow, so one turn can afford it.
+func (c *core) setFirstDue(q *queue, keys ...*KeyInfo) {
+	wanted := map[string]*KeyInfo{}
+	for _, i := range keys {
+		if i.State == KeyDelayed {
+			wanted[i.Key] = i
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	n := 0
+	for d := c.delayed.index.OfQueue(q.no); d != nil; d = d.Next() {
+		n++
+		if i := wanted[d.Key.Key]; i != nil && (i.ReadyAt.IsZero() || d.At < i.ReadyAt.UnixNano()) {
+			i.ReadyAt = unix(d.At)
+		}
+	}
+	c.spend(n / dueLooks)
+}
+
+// explainOrdered says what a key in the state ordered waits for.
+func (c *core) explainOrdered(k *fairKey, i *KeyInfo) {
+	m := k.outOf()
+	if m == nil { // the store had several leases of the key
+		i.Reason = "a message of it is leased, and the next one goes out after it"
+		return
+	}
+	i.ReadyAt = unix(m.until)
+	if m.retrying {
+		i.Reason = fmt.Sprintf("message %s comes first, and waits for its next attempt", m.id)
+	} else {
+		i.Reason = fmt.Sprintf("message %s is leased, and the next one goes out when it has ended, or fails and is tried again", m.id)
+	}
+}

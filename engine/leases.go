@@ -2,48 +2,13 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
-	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
-
-// leaseTable is the set of live leases, with their timers. A leased message is in byID and
-// in ends (invariant 15); its state transitions are drawn in lease.go.
-//
-// When a lease expires:
-//
-//	leased ──purged queue────────────────────▶ gone (dropLease)
-//	       ──retrying, its time has come─────▶ ready
-//	       ──ended while the broker was down─▶ ready, without a failure
-//	       ──on_failure hook─▶ deciding ──decision, or hookDecisionMax─┐
-//	       ──no hook───────────────────────────────────────────────────┴─▶ endExpired
-//
-// A message that a hook decides about stays in the table so that it keeps its throttle slots
-// and its record, but its receipt is invalid.
-type leaseTable struct {
-	byID     map[ID]*message
-	ends     intrusive.Heap[*message] // by the end of the lease
-	deferred []deferredLease          // leases without a record so far, oldest first
-}
-
-func (t *leaseTable) reset() { *t = leaseTable{byID: map[ID]*message{}} }
-
-// next returns when the first lease expires, or the first deferred record is due.
-func (t *leaseTable) next(*core) int64 {
-	at := int64(never)
-	if m, ok := t.ends.First(); ok {
-		at = m.until
-	}
-	if len(t.deferred) > 0 {
-		at = min(at, t.deferred[0].due)
-	}
-	return at
-}
 
 // expire ends the leases whose visibility timeout has passed and writes the deferred
 // records that are due. Both have a share of the budget of their own, so that many expiries
@@ -141,75 +106,6 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 // yields and continues in a later turn. It has begun then, so it takes what is ready and
 // never waits to reach its count.
 
-// leasePart is how many messages a lease takes before it checks the budget.
-func (c *core) leasePart() int { return c.tasks.budget.part(16) }
-
-// leaseParts is the progress of a large lease between turns. epoch tells whether a recovery
-// has dropped the leases meanwhile; then the request restarts.
-type leaseParts struct {
-	epoch uint64
-	until int64 // deadline of a blocking request; 0: none
-	got   []*Delivery
-}
-
-// leaseMany is Lease for more messages than one part. A first part that comes short is the
-// whole answer. Leases that have ended while the task yielded are left out of the reply; if
-// none is left, a blocking request waits again until its deadline.
-func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
-	c, size := tx.core, tx.core.leasePart()
-	p := req.parts
-	if p == nil || p.epoch != c.epoch {
-		req.parts = nil
-		until := tx.blockUntil(req.Block)
-		if w := tx.task.wait; w != nil {
-			until = w.until
-		}
-		first := *req
-		first.Count = size
-		ds, err := tx.Lease(&first)
-		if err != nil || len(ds) < size {
-			return ds, err
-		}
-		tx.stored = false
-		p = &leaseParts{epoch: c.epoch, until: until, got: slices.Grow(ds, size)}
-		req.parts = p
-	}
-	for len(p.got) < req.Count {
-		if !c.room() {
-			return nil, tx.yield()
-		}
-		part := *req
-		part.Count = min(size, req.Count-len(p.got))
-		ds := c.deliver(c.existingQueues(req.Queues), &part, true) // ends where the turn is another queue's
-		p.got = append(p.got, ds...)
-		if len(ds) < part.Count {
-			break
-		}
-	}
-	req.parts = nil
-	p.got = slices.DeleteFunc(p.got, func(d *Delivery) bool { // leases that have ended meanwhile
-		q := c.queues.byName[d.Queue]
-		return q == nil || c.leaseOf(q, d.Receipt) == nil
-	})
-	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
-		return nil, tx.park(waitMessages, c.existingQueues(req.Queues), p.until)
-	}
-	tx.leased = len(p.got) > 0
-	tx.stored = tx.leased && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })
-	return p.got, nil
-}
-
-// existingQueues returns the named queues that have not been deleted meanwhile.
-func (c *core) existingQueues(names []string) []*queue {
-	var queues []*queue
-	for _, name := range names {
-		if q := c.queues.byName[name]; q != nil {
-			queues = append(queues, q)
-		}
-	}
-	return queues
-}
-
 // endLeases calls end for each live lease that the receipts name and returns how many there
 // were. Receipts without a live lease are skipped. It validates the queue before the first
 // change.
@@ -247,15 +143,6 @@ func (tx *Tx) endLeases(queue string, receipts []Receipt, end func(c *core, m *m
 	return p.n, nil
 }
 
-// hold is leaseOf, and notes the result in the receipt.
-func (c *core) hold(q *queue, r *Receipt) *message {
-	m := c.leaseOf(q, *r)
-	if r.Held = m != nil; r.Held {
-		r.Fence = m.fence
-	}
-	return m
-}
-
 // receiptsFew is how many receipts are processed in one turn, without checking the budget
 // for each.
 const receiptsFew = 64
@@ -278,41 +165,6 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 		c.out.sync = true
 	}
 	return n, nil
-}
-
-// remove deletes the records of a message and updates the totals of its key and queue. The
-// message must be in no structure of the memory. Its key ends with its last message
-// (settle).
-func (c *core) remove(m *message) {
-	k := m.key
-	c.out.batch.SingleDelete(storage.Messages, c.messageKey(m))
-	if m.retried {
-		c.out.batch.Delete(storage.Attempts, c.out.key)
-	}
-	if m.expires != 0 {
-		c.unindex(&c.ttl.index, m.expires, m.storageKey())
-	}
-	c.freeUnique(m)
-	c.leaveBody(m)
-	c.tell(m, nil)
-	c.dropBody(m)
-	m.status = gone
-	k.queue.recordGone(m.id)
-	c.goneInOrder(m)
-	k.window.Changed(m.Position())
-	k.total--
-	k.queue.figures.Change(figures.Messages{Total: -1})
-	c.markShrunk(k.queue)
-	c.settle(k)
-}
-
-// leasedAt is when a lease began, in Unix nanoseconds. One that was recovered began before this
-// start, though the clock may have been set back since.
-func (c *core) leasedAt(m *message) int64 {
-	if m.recovered {
-		return min(m.since, c.health.bootTime)
-	}
-	return m.since
 }
 
 // Extend sets the end of a lease to d from now and returns it. d is from 1 ms to

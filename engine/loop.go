@@ -453,3 +453,18 @@ func (c *clock) now() time.Time {
 }
 
 var _ Store = (*storage.Memory)(nil)
+
+// watchClock logs when the system clock falls behind the time of the engine, or catches up.
+func (e *Engine) watchClock(behind time.Duration) {
+	c := e.core
+	before := time.Duration(c.time.behind)
+	c.time.setBehind(behind)
+	now := time.Duration(c.time.behind)
+	switch {
+	case now == 0 && before != 0:
+		c.cfg.Log.Info().Msg("the system clock has caught up with the broker")
+	case now > before+behindMin || now < before-behindMin:
+		c.cfg.Log.Warn().Dur("behind_ms", now).Time("reached", unix(c.now)).
+			Msg("the system clock was set back; leases, delays and times to live keep their duration, recurring messages and refills wait for the clock")
+	}
+}

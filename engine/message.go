@@ -10,10 +10,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/google/uuid"
-
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
+	"github.com/google/uuid"
 )
 
 // status is the structure of the engine's memory that holds a message; it holds each message
@@ -208,21 +207,6 @@ func ParseID(b []byte) (ID, error) {
 	return ID(u), nil
 }
 
-// Receipt identifies one delivery of a message. Once the lease of that delivery is over, the
-// receipt is invalid for good.
-type Receipt struct {
-	ID ID
-	// Fence is the delivery number. It increases with each delivery of the message, and with
-	// each start of the broker, see core.fenceBase.
-	Fence uint64
-	// Bare is true if only a message id was given. It then refers to the current lease of the
-	// message, which is meant for operators.
-	Bare bool
-	// Held is set by Ack and Release: the receipt had a live lease. Fence is then its
-	// delivery number, also of a bare receipt.
-	Held bool
-}
-
 // ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
 // is ErrBadReceipt.
 func ParseReceipt(b []byte) (Receipt, error) {
@@ -388,3 +372,21 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))
 	m.key.window.Changed(m.Position())
 }
+
+// A rank orders the messages of a fairness key: 9 - priority, so that lower ranks are
+// delivered first. defaultRank is the rank of priority 4, the default.
+const (
+	defaultRank = 5
+	priorityMax = 9
+)
+
+// foundMessage is a message as its records in the store describe it.
+type foundMessage struct {
+	m       *message // without its key, which the loop sets
+	key     string
+	readyAt int64 // due time in its records, past or to come; 0: none
+	delayed bool  // it waits for readyAt
+}
+
+// Header is a name and a value that travel with a message.
+type Header = storage.Header

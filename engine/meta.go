@@ -98,35 +98,6 @@ func (m *message) tied() ties {
 	return *m.ties
 }
 
-// throttleSet is the throttle set of a message: its throttle keys and the budgets that pay for it, with what has
-// been looked up of them. Consecutive messages of a fairness key with the same names and charge share one.
-// Names or budgets are not empty.
-type throttleSet struct {
-	dispatch.Set
-	accounts budget.Found // of the budgets
-}
-
-// of returns the set for the order of delivery: nil if there is none.
-func (l *throttleSet) of() *dispatch.Set {
-	if l == nil {
-		return nil
-	}
-	return &l.Set
-}
-
-// newThrottleSet returns the set of what meta names, nil if that is nothing.
-func newThrottleSet(meta *Meta) *throttleSet {
-	if len(meta.Throttles)+len(meta.Budgets) == 0 {
-		return nil
-	}
-	return &throttleSet{Set: dispatch.Set{Names: meta.Throttles, Budgets: meta.Budgets, Charge: meta.Charge}}
-}
-
-// has reports whether the set, which may be nil, has the throttle keys and budgets of meta.
-func (l *throttleSet) has(meta *Meta) bool {
-	return l != nil && slices.Equal(l.Names, meta.Throttles) && slices.Equal(l.Budgets, meta.Budgets)
-}
-
 // throttleSet returns the set of what meta names for a message of a fairness key,
 // nil if that is nothing. It returns the key's present set if that is the same, or the one that the
 // key had when its last message left: a key without messages is forgotten, and when it comes back
@@ -155,6 +126,35 @@ func (c *core) recentSet(q *queue, hash nameHash, meta *Meta) *throttleSet {
 		*slot = newThrottleSet(meta)
 	}
 	return *slot
+}
+
+// throttleSet is the throttle set of a message: its throttle keys and the budgets that pay for it, with what has
+// been looked up of them. Consecutive messages of a fairness key with the same names and charge share one.
+// Names or budgets are not empty.
+type throttleSet struct {
+	dispatch.Set
+	accounts budget.Found // of the budgets
+}
+
+// of returns the set for the order of delivery: nil if there is none.
+func (l *throttleSet) of() *dispatch.Set {
+	if l == nil {
+		return nil
+	}
+	return &l.Set
+}
+
+// newThrottleSet returns the set of what meta names, nil if that is nothing.
+func newThrottleSet(meta *Meta) *throttleSet {
+	if len(meta.Throttles)+len(meta.Budgets) == 0 {
+		return nil
+	}
+	return &throttleSet{Set: dispatch.Set{Names: meta.Throttles, Budgets: meta.Budgets, Charge: meta.Charge}}
+}
+
+// has reports whether the set, which may be nil, has the throttle keys and budgets of meta.
+func (l *throttleSet) has(meta *Meta) bool {
+	return l != nil && slices.Equal(l.Names, meta.Throttles) && slices.Equal(l.Budgets, meta.Budgets)
 }
 
 // throttleKeys returns the throttle keys of the message, which the caller must not change.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
@@ -209,10 +208,6 @@ func (q *queue) attemptsExhausted(failed uint32) bool {
 	return most > 0 && uint64(failed) >= most
 }
 
-// jitterStream separates the random numbers of delays from those of ids: a change of one
-// leaves the other as it was for a seed.
-const jitterStream = 0x6a697474
-
 // retryDelay returns the backoff after the nth failure, shortened by a random part of up to
 // BackoffJitter percent, so that messages that failed together do not return together. It
 // is drawn once for each failure and its result is stored: a restart does not draw again.
@@ -261,24 +256,6 @@ func (c *core) makeReadyAfter(m *message, delay time.Duration) int64 {
 	}
 	c.settle(m.key)
 	return at
-}
-
-// Reasons of a dead message; reasonTTL is in removal.go. They are part of the protocol.
-const (
-	reasonAttempts = "attempts"
-	reasonNack     = "nack"
-	reasonHook     = "on_failure"
-)
-
-// DeadReasons are the reasons in the order of Counts.DeadBy, and of the events from figures.Died on.
-func DeadReasons() [figures.DeadReasons]string {
-	return [...]string{reasonAttempts, reasonNack, reasonHook, reasonTTL}
-}
-
-// deadReason returns the event of a reason.
-func deadReason(reason string) figures.Event {
-	reasons := DeadReasons()
-	return figures.Died + figures.Event(max(slices.Index(reasons[:], reason), 0))
 }
 
 // loadBody makes sure that the record of a message is in memory and can be decoded. A lease

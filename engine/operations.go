@@ -214,16 +214,6 @@ func (c *core) endCensus() {
 	c.tasks.yielded = append(c.tasks.yielded, tasks...)
 }
 
-// Backups makes copies of the store. The engine calls Check in a turn and Take off the
-// loop, one at a time.
-type Backups interface {
-	// Check returns what is wrong with the name of a new backup.
-	Check(name string) error
-	// Take copies the store as it is now, and returns the path of the copy once it is
-	// durable.
-	Take(name string) (path string, err error)
-}
-
 // Backup is a request for a copy of the store. The copy contains everything that was
 // acknowledged before the request, and each batch as a whole or not at all.
 type Backup struct {

@@ -46,10 +46,6 @@ type outgoing struct {
 // ordered reports whether at most one message of each key is out at a time.
 func (q *queue) ordered() bool { return q.set.Values[queueset.Ordered] > 0 }
 
-// waitsForOne reports whether the key delivers nothing until the message ends that is out.
-// It reads the counter of leases, which is not in the lines that an enqueue needs, only for an ordered queue.
-func (k *fairKey) waitsForOne() bool { return k.queue.ordered() && k.leased > 0 }
-
 // of returns the state of a key, which is added if it has none.
 func (o *keyOrder) of(k *fairKey) *outgoing {
 	if k.out == 0 {
@@ -93,21 +89,6 @@ func (k *fairKey) retryingCount() int64 {
 // leased while others are ready. A key whose only message is leased is in the state leased.
 func (k *fairKey) waitsForOthers() bool {
 	return k.waitsForOne() && (k.window.Len() > 0 || k.window.More() || k.retryingCount() > 0)
-}
-
-// explainOrdered says what a key in the state ordered waits for.
-func (c *core) explainOrdered(k *fairKey, i *KeyInfo) {
-	m := k.outOf()
-	if m == nil { // the store had several leases of the key
-		i.Reason = "a message of it is leased, and the next one goes out after it"
-		return
-	}
-	i.ReadyAt = unix(m.until)
-	if m.retrying {
-		i.Reason = fmt.Sprintf("message %s comes first, and waits for its next attempt", m.id)
-	} else {
-		i.Reason = fmt.Sprintf("message %s is leased, and the next one goes out when it has ended, or fails and is tried again", m.id)
-	}
 }
 
 // isOut records that a message of an ordered queue is leased. It reports whether all messages

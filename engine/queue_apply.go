@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
@@ -395,10 +394,6 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 	}
 	return nil
 }
-
-// durationMax bounds every duration a client gives: a century keeps all sums of
-// times far from overflow.
-const durationMax = queueset.MillisMax * time.Millisecond
 
 // checkQueueName refuses what is no name of a queue.
 func (c *core) checkQueueName(name string) error {

@@ -127,3 +127,6 @@ func (tx *Tx) ScanQueues(cursor uint64, count int, match func(string) bool) (nex
 
 // HasQueue reports whether a queue of that name exists.
 func (tx *Tx) HasQueue(name string) bool { return tx.core.queues.byName[name] != nil }
+
+// gapsPerUnit is how many numbers without a queue a unit of the budget pays for.
+const gapsPerUnit = 16

@@ -234,14 +234,6 @@ func (r *read) readKey(store Store, it keyIterators) error {
 	return err
 }
 
-// foundMessage is a message as its records in the store describe it.
-type foundMessage struct {
-	m       *message // without its key, which the loop sets
-	key     string
-	readyAt int64 // due time in its records, past or to come; 0: none
-	delayed bool  // it waits for readyAt
-}
-
 // readMessages reads the messages in [from, to) with their attempts, in order, until each
 // returns false or an error. A record is valid until each returns. more reports whether there
 // are messages after the last one, which it tries to read for that. The families messages and

@@ -129,33 +129,6 @@ func (c *core) unparkAll() []*Task {
 	return all
 }
 
-// waitingTasks returns the parked tasks: first those in the lines of queues, the oldest
-// first in each, then those that wait for a read, a hook or a transaction, by client, then
-// the engine's own that have yielded. The order is the same for the same state.
-func (c *core) waitingTasks() []*Task {
-	var all []*Task
-	seen := map[*Task]bool{}
-	for _, name := range c.queueNames() {
-		for n := c.queues.byName[name].waiters.Head(); n != nil; n = n.Next() {
-			if t := n.wait.task; !seen[t] {
-				seen[t] = true
-				all = append(all, t)
-			}
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.waits.parked)) {
-		if t := c.waits.parked[id]; !seen[t] {
-			all = append(all, t)
-		}
-	}
-	for _, t := range c.tasks.yielded {
-		if t.Client == nil && t.wait != nil {
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
 // number reads a number of the engine's state; 0 if it was never written.
 func (c *core) number(parts ...string) (uint64, error) {
 	b, err := c.store.Get(storage.State, storage.AppendStateKey(nil, parts...))
@@ -234,19 +207,6 @@ func (c *core) recoverSettings() error {
 		}
 		return nil
 	})
-}
-
-// scan calls fn for each record of a family whose key has the prefix, in key order, until
-// fn returns an error.
-func (c *core) scan(f storage.Family, prefix []byte, fn func(k, v []byte) error) error {
-	it := c.store.Scan(f, prefix, storage.After(prefix))
-	defer it.Close()
-	for ok := it.Seek(prefix); ok; ok = it.Next() {
-		if err := fn(it.Key(), it.Value()); err != nil {
-			return err
-		}
-	}
-	return it.Err()
 }
 
 // recoverQueues reads the queues, without their messages. Those that were in memory before keep

@@ -310,10 +310,6 @@ func (d *detachedKeys) reset() {
 // as a turn can enqueue, so that repeated purges do not accumulate detached keys.
 const reclaimMax = turnUnits
 
-// purged reports whether the key is detached. Keys are numbered in the order of their
-// creation, so one number per queue tells.
-func (k *fairKey) purged() bool { return k.Seq() <= k.queue.purgedUpTo }
-
 // detach hands the former keys of a queue to reclaim. A small number of keys is reclaimed
 // at once, and their statistics stay available by name.
 func (c *core) detach(r *detachedQueue) {
@@ -434,4 +430,90 @@ func (c *core) dropLease(m *message) {
 	m.key.leased--
 	c.returnShares(m)
 	m.lease, m.status = lease{}, gone
+}
+
+// extract removes a message that was read from the store from all structures in memory and
+// from the index of due times. The caller removes it, moves it, or makes it ready or
+// delayed again in the same turn. It returns nil if the message is leased or gone. The
+// change log must be valid, and each message may be extracted once.
+func (c *core) extract(w *changeLog, f *foundMessage) *message {
+	var m *message
+	switch c.locate(w, f) {
+	case ready:
+		m = c.extractReady(f)
+	case delayed:
+		m = c.extractDelayed(f)
+	case leased, gone:
+	}
+	if m == nil {
+		return nil
+	}
+	m.status = gone // in no structure
+	if m.body == nil {
+		c.setBody(m, f.m.body)
+	}
+	m.key.window.Changed(m.Position())
+	c.settle(m.key)
+	return m
+}
+
+// remove deletes the records of a message and updates the totals of its key and queue. The
+// message must be in no structure of the memory. Its key ends with its last message
+// (settle).
+func (c *core) remove(m *message) {
+	k := m.key
+	c.out.batch.SingleDelete(storage.Messages, c.messageKey(m))
+	if m.retried {
+		c.out.batch.Delete(storage.Attempts, c.out.key)
+	}
+	if m.expires != 0 {
+		c.unindex(&c.ttl.index, m.expires, m.storageKey())
+	}
+	c.freeUnique(m)
+	c.leaveBody(m)
+	c.tell(m, nil)
+	c.dropBody(m)
+	m.status = gone
+	k.queue.recordGone(m.id)
+	c.goneInOrder(m)
+	k.window.Changed(m.Position())
+	k.total--
+	k.queue.figures.Change(figures.Messages{Total: -1})
+	c.markShrunk(k.queue)
+	c.settle(k)
+}
+
+// extractReady removes a message from its key's head cache. A message behind the edge is in
+// no structure.
+func (c *core) extractReady(f *foundMessage) *message {
+	k := f.m.key
+	if !k.window.Before(f.m.Position()) {
+		return f.fresh()
+	}
+	m := k.window.Remove(f.m.Position())
+	if m != nil {
+		c.heads.messages--
+	}
+	return m
+}
+
+// extractDelayed removes a message from the index of due times, or from those that are retrying.
+func (c *core) extractDelayed(f *foundMessage) *message {
+	k := f.m.key
+	if m := c.retryingOf(k, f.m.id); m != nil {
+		c.endLease(m)
+		return m
+	}
+	if d := c.delayed.index.Find(f.m.id); d != nil && d.Key.Queue == k.queue.no {
+		c.unschedule(d)
+		if d.Message != nil {
+			return d.Message
+		}
+		return f.fresh()
+	}
+	c.unindex(&c.delayed.index, f.readyAt, f.m.storageKey())
+	k.delayed--
+	k.queue.figures.Change(figures.Messages{Delayed: -1})
+	k.queue.recordTime(f.m.id, 0)
+	return f.fresh()
 }

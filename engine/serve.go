@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"github.com/faisca/fila/internal/queueset"
+	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // This file is where messages meet consumers. A consumer that waits is served by the step of the turn that bears the
@@ -162,4 +163,35 @@ func (c *core) more(q *queue, served bool) bool {
 		return true
 	}
 	return q.order.Again()
+}
+
+// lease makes a message that take returned leased, and returns its delivery. The delivery
+// number exceeds all earlier ones of the message and those of all earlier starts. The lease
+// record is deferred if Config.LeaseWriteDelay is set.
+func (c *core) lease(m *message, visibility time.Duration, consumer string) *Delivery {
+	c.spend(1)
+	m.status = leased
+	m.fence = max(m.fence, c.fenceBase()) + 1
+	m.deliveries++
+	m.lease = lease{until: c.now + int64(visibility), consumer: consumer}
+	q := m.key.queue
+	waited := time.Duration(max(c.now-m.since, 0))
+	m.since = c.order.LeaseTime()
+	c.leases.byID[m.id] = m
+	c.leases.ends.Push(m)
+	inOrder := !q.ordered() || c.isOut(m)
+	if c.cfg.LeaseWriteDelay > 0 {
+		c.leases.deferred = append(c.leases.deferred, deferredLease{m: m, fence: m.fence, due: c.now + int64(c.cfg.LeaseWriteDelay)})
+	} else {
+		c.writeLease(m)
+	}
+	q.figures.Delivered(waited)
+	d := &Delivery{
+		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
+		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
+		stored: inOrder && c.mayReplyEarly(m),
+	}
+	d.message.Meta = m.meta() // load reuses what its record has as well, instead of allocating
+	c.releaseBody(m)
+	return d
 }

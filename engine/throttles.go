@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/storage"
@@ -26,9 +25,6 @@ const (
 	burstMax       = 1_000_000_000
 	concurrencyMax = 1_000_000_000
 )
-
-// plain formats a number without an exponent.
-func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // setting checks the options and returns them as they are stored, with defaults filled in.
 // Errors wrap ErrInvalid.

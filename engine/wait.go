@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -372,4 +373,31 @@ func (r *rotation) served(q *queue) {
 	if r != nil {
 		r.last = q
 	}
+}
+
+// waitingTasks returns the parked tasks: first those in the lines of queues, the oldest
+// first in each, then those that wait for a read, a hook or a transaction, by client, then
+// the engine's own that have yielded. The order is the same for the same state.
+func (c *core) waitingTasks() []*Task {
+	var all []*Task
+	seen := map[*Task]bool{}
+	for _, name := range c.queueNames() {
+		for n := c.queues.byName[name].waiters.Head(); n != nil; n = n.Next() {
+			if t := n.wait.task; !seen[t] {
+				seen[t] = true
+				all = append(all, t)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.waits.parked)) {
+		if t := c.waits.parked[id]; !seen[t] {
+			all = append(all, t)
+		}
+	}
+	for _, t := range c.tasks.yielded {
+		if t.Client == nil && t.wait != nil {
+			all = append(all, t)
+		}
+	}
+	return all
 }

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/faisca/fila/engine/figures"
+)
+
+type (
+	// Counts are the messages and events of a queue, or of all.
+	Counts = figures.Counts
+	// Events are how often each event has happened.
+	Events = figures.Events
+	// Durations are the histograms of waits and of work.
+	Durations = figures.Durations
+	// Outcome is how a lease ended.
+	Outcome = figures.Outcome
+	// BusyKey is one of the busiest keys of a queue.
+	BusyKey = figures.BusyKey
+	// Moment is a line of a history.
+	Moment = figures.Moment
+	// Order is by what a sweep ranks keys.
+	Order = figures.Order
+)
+
+// The orders of fairness keys, and how many there are of what.
+const (
+	ByDepth     = figures.ByDepth
+	ByAge       = figures.ByAge
+	ByDelivered = figures.ByDelivered
+	ByBehind    = figures.ByBehind
+	Orders      = figures.Orders
+	Outcomes    = figures.Outcomes
+	MomentsMax  = figures.Steps // moments of a history
+)
+
+// counts returns the counts of a queue, in constant time.
+func (q *queue) counts() Counts { return q.figures.Counts(q.keys.n) }
+
+// counts returns those of all queues, deleted ones included, in constant time.
+func (c *core) counts() Counts { return c.queues.figures.Counts(c.heads.keys) }
+
+// Stats describe the engine as a whole. The counters count since the start of the broker, those
+// of deleted queues included.
+type Stats struct {
+	Counts
+	Queues     int64
+	Crons      int64 // recurring messages
+	DeadCrons  int64 // those without a next tick, as their time zone is gone
+	Budgets    int64
+	Held       int64     // fairness keys that have come up and that a budget did not cover
+	Blocked    int64     // clients with a parked task
+	Writable   bool      // the store takes writes
+	Recoveries uint64    // in place, after failed commits
+	Turns      uint64    // turns of the loop
+	Tasks      uint64    // tasks applied
+	Commits    uint64    // batches committed
+	InMemory   int64     // messages in head caches
+	BodyBytes  int64     // payloads and headers in memory outside the store
+	Now        time.Time // of the turn
+	Backup     BackupStatus
+	// Ticks of recurring messages that enqueued a message, and that did not.
+	Ticked, Missed uint64
+	Topics         TopicStats
+	// Backups that have ended well, and that have not.
+	BackedUp, FailedToBackUp uint64
+	Signals                  int64  // pairs of subject and name
+	SignalsEvicted           uint64 // those that made room for others
+	Memory                   Memory // of the process
+	InUse                    int64  // bytes that keys, messages and bodies take, at least
+	// By how much the system clock is behind the time of the broker; 0: at most a second.
+	ClockBehind time.Duration
+}
+
+// Stats describes the engine, in constant time.
+func (tx *Tx) Stats() Stats {
+	c := tx.core
+	n := &c.health.counters
+	return Stats{
+		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), DeadCrons: int64(c.cron.dead), Budgets: int64(c.accounts.Len()), Held: c.order.Held(), Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
+		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
+		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
+		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
+		ClockBehind: time.Duration(c.time.behind), Memory: c.health.memory, InUse: c.held(),
+	}
+}
+
+// Reasons of a dead message; reasonTTL is in removal.go. They are part of the protocol.
+const (
+	reasonAttempts = "attempts"
+	reasonNack     = "nack"
+	reasonHook     = "on_failure"
+)
+
+// DeadReasons are the reasons in the order of Counts.DeadBy, and of the events from figures.Died on.
+func DeadReasons() [figures.DeadReasons]string {
+	return [...]string{reasonAttempts, reasonNack, reasonHook, reasonTTL}
+}
+
+// deadReason returns the event of a reason.
+func deadReason(reason string) figures.Event {
+	reasons := DeadReasons()
+	return figures.Died + figures.Event(max(slices.Index(reasons[:], reason), 0))
+}
