@@ -235,7 +235,8 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.counts(&q.Counts)
 	f.removed(&q.Counts)
 	f.others(&q.Counts)
-	for i, state := range engine.KeyStates() {
+	states := engine.KeyStates()
+	for i, state := range states[:firstStates] {
 		f.number("keys_"+state, q.States[i])
 	}
 	f.age("oldest_ready_ms", now, q.OldestReady)
@@ -247,8 +248,14 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.number("scripts_open", openScripts(q, now))
 	f.results(&q.Counts)
 	f.flag("ordered", q.Ordered)
+	for i, state := range states[firstStates:] {
+		f.number("keys_"+state, q.States[firstStates+i])
+	}
 	return f
 }
+
+// firstStates is how many states of keys FILA.FIGURES counts in its middle. Those added later are at its end.
+const firstStates = 10
 
 // openScripts counts the hooks of a queue whose breaker is not closed. It takes a lock of each: not
 // for a turn.

@@ -18,6 +18,7 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/ops/telemetry"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/scripting"
 )
 
@@ -113,9 +114,12 @@ func numberedCommands() map[string]string {
 		"a receipt":                     "FILA.ACK q 018f5e8a-7c00-7abc-8def-0123456789ab:#",
 		"a setting that a hook reads":   "FILA.CONFIG SET delay #",
 	}
-	for _, option := range []string{"VISIBILITY", "MAXATTEMPTS", "BACKOFF", "MAXBACKOFF", "BACKOFFJITTER", "TTL", "MAXDEPTH", "KEYMAXDEPTH", "DEDUPWINDOW", "LUATIMEOUT", "LUAMEMORY", "BREAKERERRORS", "RESULTTTL"} {
-		all["FILA.QUEUE CREATE "+option] = "FILA.QUEUE CREATE other " + option + " #"
-		all["FILA.QUEUE ALTER "+option] = "FILA.QUEUE ALTER q " + option + " #"
+	for _, row := range queueset.All() {
+		if row.Unit == queueset.Switch {
+			continue
+		}
+		all["FILA.QUEUE CREATE "+row.Token] = "FILA.QUEUE CREATE other " + row.Token + " #"
+		all["FILA.QUEUE ALTER "+row.Token] = "FILA.QUEUE ALTER q " + row.Token + " #"
 	}
 	for _, option := range []string{"WEIGHT", "COST", "PRIORITY", "DELAY", "TTL"} {
 		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x KEY k " + option + " #"

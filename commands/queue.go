@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"math"
 	"strings"
 
 	"github.com/faisca/fila/engine"
@@ -214,22 +215,30 @@ func (c *queueLook) fields() *fields {
 	q := &c.info
 	var f fields
 	f.text("name", q.Name)
-	f.settings(&q.Values, false)
+	f.settings(&q.Values, 0, recordOfFirst)
 	f.optional("dlq", q.DLQ)
 	f.flag("is_dlq", q.DeadLetter)
 	f.flag("paused_in", q.PausedIn)
 	f.flag("paused_out", q.PausedOut)
 	f.number("created_at", q.CreatedAt.UnixMilli())
 	f.counts(&q.Counts)
-	f.settings(&q.Values, true)
+	f.settings(&q.Values, recordOfFirst, recordBeforeTopics)
 	f.number("topics", q.Topics)
+	f.settings(&q.Values, recordBeforeTopics, math.MaxInt)
 	return &f
 }
 
-// settings adds the settings of the first release, or those added since.
-func (f *fields) settings(v *queueset.Values, added bool) {
+// FILA.QUEUE INFO grows at its end only: a setting that is added later comes behind all that was there before. Numbers of
+// records tell what was.
+const (
+	recordOfFirst      = queueset.FirstRecord
+	recordBeforeTopics = 23
+)
+
+// settings adds the settings whose numbers in the record of a queue are above one number, and at most another.
+func (f *fields) settings(v *queueset.Values, above, most int) {
 	for s, row := range queueset.All() {
-		if row.Added() == added {
+		if n := int(row.Record); n > above && n <= most {
 			f.count(row.Name, v[s])
 		}
 	}

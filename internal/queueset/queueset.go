@@ -137,13 +137,13 @@ func All() iter.Seq2[Setting, Row] {
 	}
 }
 
-// firstRecord is the highest field number of the queue record in the first release.
-const firstRecord = 16
+// FirstRecord is the highest field number of the queue record in the first release.
+const FirstRecord = 16
 
 // Added says that the setting is younger than the first release. The arguments and the
 // fields of INFO grow at their ends only, as clients may read both by position: such
 // settings come after the others there.
-func (r *Row) Added() bool { return r.Record > firstRecord }
+func (r *Row) Added() bool { return r.Record > FirstRecord }
 
 // Omitted says that records older than the setting have its default. The record then holds the
 // value plus 1, and nothing for the default.

@@ -153,3 +153,18 @@ func TestTheRulesAboutTheReferenceSeeABreach(t *testing.T) {
 	wantBreach(t, malformed("x.yaml", good+"kind: Secret\n", true), "already defined")
 	wantBreach(t, malformed("x.md", yamlBlocks("```yaml\na: [b\n```\n")[0], false), "x.md: yaml")
 }
+
+// The dashboard lists the settings of queues with words of its own.
+func TestTheDashboardHasEverySettingOfQueues(t *testing.T) {
+	rows := regexp.MustCompile(`\{Name: "(\w+)", Token: "(\w+)"`).FindAllStringSubmatch(document(t, "internal/queueset/queueset.go"), -1)
+	if len(rows) < 10 {
+		t.Fatalf("found the settings %q", rows)
+	}
+	const page = "internal/ops/admin/ui/src/pages/settings.tsx"
+	text := document(t, page)
+	for _, row := range rows {
+		if !strings.Contains(text, `name: "`+row[1]+`", option: "`+row[2]+`"`) {
+			t.Errorf("%s has no row for %s: add one, then make ui", page, row[1])
+		}
+	}
+}

@@ -34,7 +34,7 @@ func (l limit) check(measured map[string]int) (complaints []string) {
 	for what, n := range measured {
 		switch most, is := l.listed[what]; {
 		case is && n > most:
-			complaints = append(complaints, fmt.Sprintf("%s: %d %s, at most %d, which may only fall", what, n, l.of, most))
+			complaints = append(complaints, fmt.Sprintf("%s: %d %s, at most %d, which may only fall: move something to a package below it", what, n, l.of, most))
 		case is && n <= l.most:
 			complaints = append(complaints, fmt.Sprintf("%s: %d %s are within the limit of %d: take it from the list", what, n, l.of, l.most))
 		case !is && n > l.most:
