@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/storage"
@@ -202,6 +203,50 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 // Tx.MoveBudget.
 type BudgetMove = budget.Move
 
+// Bounds of the texts of a movement, in bytes.
+const (
+	MoveIDMax   = 512
+	MoveNoteMax = 512
+)
+
+// The ids of movements are in the ledger, and are looked up in the same way as deduplication ids (dedup.go).
+
+// PrepareMove looks the id of a movement up. It runs on the goroutine of the connection.
+// Errors: ErrTooBig for a long id or note.
+func (e *Engine) PrepareMove(req *BudgetMove) error {
+	seen := e.durable.Load() // before the snapshot: the look-up then claims no more than it has seen
+	return prepareMove(req, e.store, e.Snapshot(), seen)
+}
+
+func prepareMove(req *BudgetMove, store Store, s *Snapshot, seen uint64) error {
+	switch {
+	case len(req.ID) > MoveIDMax:
+		return fmt.Errorf("%w: ID of %d bytes, the limit is %d", ErrTooBig, len(req.ID), MoveIDMax)
+	case len(req.Note) > MoveNoteMax:
+		return fmt.Errorf("%w: NOTE of %d bytes, the limit is %d", ErrTooBig, len(req.Note), MoveNoteMax)
+	case req.ID != "":
+		req.Known = s.budgets.Look(store, req.Name, req.ID, seen)
+	}
+	return nil
+}
+
+// PreflightMove waits, in a transaction, for a current look-up of the id.
+func (tx *Tx) PreflightMove(req *BudgetMove) error {
+	if req.ID != "" && tx.core.accounts.Stale(&req.Known) {
+		return tx.awaitRead(lookMoveAgain(req, &tx.core.out))
+	}
+	return nil
+}
+
+// lookMoveAgain returns the read that repeats the look-up of the id of a movement, for awaitRead.
+func lookMoveAgain(req *BudgetMove, o *outbox) func(store Store) (give func()) {
+	view, batch, name, id := o.snapshot.budgets, o.batchNo, req.Name, req.ID
+	return func(store Store) func() {
+		known := view.Look(store, name, id, batch)
+		return func() { req.Known = known }
+	}
+}
+
 // MoveBudget credits or charges a budget and returns its balance. A movement whose id is known
 // changes nothing and returns the balance of the first time. It is durable when the reply
 // leaves.
@@ -225,8 +270,8 @@ func (tx *Tx) MoveBudget(req *BudgetMove) (balance int64, err error) {
 	switch {
 	case err == nil:
 		return balance, nil
-	case errors.Is(err, budget.ErrStale):
-		return 0, tx.lookAgain(req)
+	case errors.Is(err, recent.ErrStale):
+		return 0, tx.awaitRead(lookMoveAgain(req, &c.out))
 	case errors.Is(err, credit.ErrNotCovered):
 		return 0, fmt.Errorf("%w: budget %q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, req.Name, a.Available(), a.Debt(), req.Amount)
 	case errors.Is(err, credit.ErrBounds):
@@ -306,28 +351,15 @@ type BudgetHistory struct {
 	Before int64 // as the page before returned it, Unix nanoseconds; 0: the newest
 	Count  int
 
-	page *historyPage
+	page *historyPage // nil: not read yet
 }
 
-// historyPage is the off-loop job that reads a page.
+// historyPage is a page that has been read.
 type historyPage struct {
-	task *Task
 	page budget.Page
-
-	done bool
 	list []ledger.Entry
 	next int64
 	err  error
-}
-
-func (p *historyPage) do(store Store) { p.list, p.next, p.err = p.page.Read(store) }
-
-// Apply continues the task.
-func (p *historyPage) Apply(tx *Tx) error {
-	if p.done = true; p.task.wait != nil {
-		p.task.resume(tx.core)
-	}
-	return nil
 }
 
 // BudgetHistory returns what has moved a budget, the newest first, and what to continue with, 0
@@ -342,18 +374,19 @@ func (tx *Tx) BudgetHistory(req *BudgetHistory) (next int64, list []ledger.Entry
 	case tx.atomic:
 		return 0, nil, errWaits
 	}
-	if p := req.page; p != nil && p.done && p.page.Of(a) {
+	if p := req.page; p != nil && p.page.Of(a) {
 		req.page = nil
 		return p.next, p.list, p.err
 	}
-	p := &historyPage{task: tx.task, page: c.accounts.Page(a, req.Before, req.Count, c.now, c.cfg.HistoryDays)}
+	p := &historyPage{page: c.accounts.Page(a, req.Before, req.Count, c.now, c.cfg.HistoryDays)}
 	if !p.page.Stored() {
 		list, next, err = p.page.Read(nil)
 		return next, list, err
 	}
-	req.page = p
-	c.out.jobs = append(c.out.jobs, p)
-	return 0, nil, tx.await()
+	return 0, nil, tx.awaitRead(func(store Store) func() {
+		p.list, p.next, p.err = p.page.Read(store)
+		return func() { req.page = p }
+	})
 }
 
 // CheckBudget verifies a record of storage.Budgets.

@@ -170,11 +170,7 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 	j.req.AddContent(&m.Meta)
 	now := func() int64 { return r.now }
 	if !j.set.Topic {
-		if err := prepare(&j.req, &r.limits, r.snapshot, now); err != nil {
-			return err
-		}
-		prepareDedup(&j.req, store, r.snapshot, r.batch)
-		return nil
+		return prepare(&j.req, &r.limits, r.snapshot, store, r.batch, now)
 	}
 	j.publish, j.req = &Publish{Topic: j.set.Queue, Message: j.req, BytesMax: cronPublishMax}, Enqueue{}
 	if err := j.publish.begin(&r.limits); err != nil {
@@ -295,22 +291,13 @@ func (c *core) resumeUncounted() {
 type CronRun struct {
 	Name string
 
-	run *cronRun // under way or done; nil: not asked for
+	run *cronRun // nil: the message is not made yet
 }
 
-// cronRun is an off-loop job that makes one message, as a round makes those of ticks.
+// cronRun makes one message, as a round makes those of ticks.
 type cronRun struct {
 	cronRound
 	epoch uint64
-	task  *Task
-	done  bool
-}
-
-// Apply continues the task.
-func (r *cronRun) Apply(tx *Tx) error {
-	r.done = true
-	r.task.resume(tx.core)
-	return nil
 }
 
 // RunCron enqueues the message of a recurring message now, and returns its ids, of one queue
@@ -332,13 +319,14 @@ func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 		return nil, err
 	}
 	r := req.run
-	if r == nil || !r.done || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
+	if r == nil || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
 		job := &cronJob{entry: e, name: e.name, tick: c.calendar(), set: e.set}
-		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}, epoch: c.epoch, task: tx.task}
+		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}, epoch: c.epoch}
 		r.limits.Headers += 2 // headerCron and headerCronAt
-		req.run = r
-		c.out.jobs = append(c.out.jobs, r)
-		return nil, tx.await()
+		return nil, tx.awaitRead(func(store Store) func() {
+			r.do(store)
+			return func() { req.run = r }
+		})
 	}
 	if err := r.jobs[0].err; err != nil {
 		return nil, err

@@ -29,7 +29,7 @@
 //	key.go read.go                   a fairness key; when windows are read
 //	ordered.go                       queues that deliver one message of a key at a time
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
-//	accounts.go account_ids.go       commands about budgets; look-ups of ids of movements
+//	accounts.go                      commands about budgets; look-ups of ids of movements
 //	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
 //	result.go                        clients that wait for results
 //	dedup.go unique.go               ids for which a queue has one message

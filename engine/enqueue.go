@@ -50,8 +50,7 @@ type Enqueue struct {
 	record []byte   // the encoded message; nil: not prepared, or stored already
 	dedup  string   // Dedup as the store keeps it, see dedupID
 
-	// The last look-ups of dedup and of Unique; nil: the request has no such id.
-	known, owner *dedupView
+	looks idLooks // the last ones, of dedup and of Unique
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
@@ -64,17 +63,12 @@ type Enqueue struct {
 func (e *Engine) Prepare(req *Enqueue) error {
 	// seen is read before the snapshot: the look-up then claims no more than it has seen.
 	seen := e.durable.Load()
-	s := e.Snapshot()
-	if err := prepare(req, &e.cfg.Limits, s, wallNanos); err != nil {
-		return err
-	}
-	prepareDedup(req, e.store, s, seen)
-	return nil
+	return prepare(req, &e.cfg.Limits, e.Snapshot(), e.store, seen, wallNanos)
 }
 
-// prepare is Prepare without the look-ups of ids. Recurring messages use it
+// prepare is Prepare against a snapshot, and a store that has all batches up to seen. Recurring messages use it
 // from an off-loop job, with the time of the turn as now.
-func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
+func prepare(req *Enqueue, l *Limits, s *Snapshot, store Store, seen uint64, now func() int64) error {
 	if req.Key == "" {
 		req.Key = DefaultKey
 	}
@@ -87,6 +81,7 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, now func() int64) error {
 	m.Payload, m.Headers = req.Payload, req.Headers
 	req.record = m.Append(nil)
 	req.Payload, req.Headers = nil, nil
+	req.looks = req.look(store, s, seen)
 	return nil
 }
 
@@ -239,7 +234,7 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	a := admission{queue: q}
 	switch a.known, err = c.earlier(q, req); {
 	case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
-		return admission{}, tx.repeatLookup(q, req)
+		return admission{}, tx.awaitRead(req.lookAgain(&c.out))
 	case err != nil:
 		return admission{}, err
 	case a.known != (ID{}):

@@ -321,7 +321,7 @@ type ScriptHistory struct {
 	Queue string
 	Kind  hook.Kind
 
-	read  *scriptRead // under way or done; nil: not asked for
+	read  *scriptRead // nil: not read yet
 	reads int
 }
 
@@ -352,11 +352,13 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 	}
 	// A source that is loaded, or loaded again, while the history is read has a record that the reader has
 	// not seen: the history of now is read then.
-	if r == nil || !r.done || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.has(q.history[req.Kind]) {
-		req.read = &scriptRead{epoch: c.epoch, versions: slices.Clone(q.history[req.Kind]), task: tx.task}
+	if r == nil || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.has(q.history[req.Kind]) {
+		r = &scriptRead{epoch: c.epoch, versions: slices.Clone(q.history[req.Kind])}
 		req.reads++
-		c.out.jobs = append(c.out.jobs, req.read)
-		return nil, tx.await()
+		return nil, tx.awaitRead(func(store Store) func() {
+			r.do(store)
+			return func() { req.read = r }
+		})
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("history of %q: %w", req.Queue, r.err)
@@ -417,15 +419,12 @@ func (tx *Tx) RollbackScript(queue string, kind hook.Kind, version string, h hoo
 	return tx.LoadScript(queue, h, user)
 }
 
-// scriptRead is the job that reads the sources of a history.
+// scriptRead is the sources of a history.
 type scriptRead struct {
 	epoch    uint64
 	versions []*scriptVersion
-	task     *Task
-
-	done    bool
-	sources []string // by version; "": it is not in the store any more
-	err     error
+	sources  []string // by version; "": it is not in the store any more
+	err      error
 }
 
 // has reports whether the sources of these versions have been read.
@@ -433,7 +432,7 @@ func (r *scriptRead) has(versions []*scriptVersion) bool {
 	return slices.Equal(r.versions, versions) && !slices.Contains(r.sources, "")
 }
 
-// do implements job.
+// do reads the sources, off the loop.
 func (r *scriptRead) do(store Store) {
 	r.sources = make([]string, len(r.versions))
 	for i, v := range r.versions {
@@ -451,11 +450,4 @@ func (r *scriptRead) do(store Store) {
 		}
 		r.sources[i] = rec.Source
 	}
-}
-
-// Apply continues the task.
-func (r *scriptRead) Apply(tx *Tx) error {
-	r.done = true
-	r.task.resume(tx.core)
-	return nil
 }

@@ -285,7 +285,7 @@ func (c *core) keepResult(m *message, value []byte) []byte {
 	}
 	q.figures.Count(figures.Results, 1)
 	rec := storage.Result{Value: value, At: c.now}
-	key := storage.AppendResultKey(nil, q.no, c.generation(q, storage.Results), m.id)
+	key := storage.AppendResultKey(nil, q.no, c.ended.Current(c.groupOf(q, storage.Results), c.now), m.id)
 	c.out.batch.Put(storage.Results, key, rec.Append(nil))
 	return key
 }

@@ -72,6 +72,32 @@ type job interface {
 	do(store Store)
 }
 
+// awaitRead parks the task for a read that sees all batches up to the open one, and returns
+// ErrWouldBlock. read runs off the loop. What it returns gives the result to the request, on the loop.
+func (tx *Tx) awaitRead(read func(store Store) (give func())) error {
+	tx.core.out.jobs = append(tx.core.out.jobs, &taskRead{task: tx.task, read: read})
+	return tx.await()
+}
+
+// taskRead is the job of awaitRead.
+type taskRead struct {
+	task *Task
+	read func(store Store) (give func())
+	give func()
+}
+
+func (r *taskRead) do(store Store) { r.give = r.read(store) }
+
+// Apply resumes the task with the result. After a recovery, the task has begun another read: the
+// request decides whether it can use this one.
+func (r *taskRead) Apply(tx *Tx) error {
+	if r.task.wait != nil { // else it was concluded meanwhile, and the request is the client's
+		r.give()
+		r.task.resume(tx.core)
+	}
+	return nil
+}
+
 // cut closes the open batch, opens the next one and returns the closed one as a work, or nil
 // if there is nothing to commit, reply, send or start.
 func (c *core) cut() *work {

@@ -133,7 +133,7 @@ func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() in
 			req.own += len(one.record)
 		}
 		one.Payload, one.Headers = nil, nil
-		prepareDedup(one, store, s, seen)
+		one.looks = one.look(store, s, seen)
 		if size += len(one.record); req.BytesMax > 0 && size > req.BytesMax {
 			return req.tooLong(n, size)
 		}
@@ -170,12 +170,11 @@ func (tx *Tx) Publish(req *Publish) ([]Published, error) {
 	if err := c.writableForNew(); err != nil {
 		return nil, err
 	}
-	switch job := tx.refreshPublish(req); {
-	case job != nil && tx.atomic:
+	switch refresh := tx.refreshPublish(req); {
+	case refresh != nil && tx.atomic:
 		return nil, errTopicChanged
-	case job != nil:
-		c.out.jobs = append(c.out.jobs, job)
-		return nil, tx.await()
+	case refresh != nil:
+		return nil, tx.awaitRead(refresh)
 	case req.failed != nil:
 		return nil, req.failed
 	}
@@ -228,9 +227,8 @@ func (c *core) countPublish(req *Publish, n int) {
 // PreflightPublish waits for what Publish needs in a transaction: requests for the present
 // bindings, current look-ups of ids, exact counts of limited queues.
 func (tx *Tx) PreflightPublish(req *Publish) error {
-	if job := tx.refreshPublish(req); job != nil {
-		tx.core.out.jobs = append(tx.core.out.jobs, job)
-		return tx.await()
+	if refresh := tx.refreshPublish(req); refresh != nil {
+		return tx.awaitRead(refresh)
 	}
 	for i := range req.requests {
 		if q := tx.core.queues.byName[req.requests[i].Queue]; q != nil && q.limited() {
@@ -243,67 +241,43 @@ func (tx *Tx) PreflightPublish(req *Publish) error {
 // errTopicChanged refuses a publish behind a change of its topic in the same transaction.
 var errTopicChanged = fmt.Errorf("%w: the transaction changes the topic before it publishes to it; publish in another one", ErrInvalid)
 
-// refreshPublish returns the job that makes the requests again, if the topic has other bindings
-// than those that they were made for, or repeats the look-ups that are too old. nil: there is
-// nothing to do.
-func (tx *Tx) refreshPublish(req *Publish) *publishJob {
+// refreshPublish returns what makes the requests again, if the topic has other bindings than those
+// that they were made for, or repeats the look-ups that are too old, for awaitRead. nil: there
+// is nothing to do.
+func (tx *Tx) refreshPublish(req *Publish) func(store Store) (give func()) {
 	c := tx.core
-	now, _ := c.out.snapshot.topics.get(req.Topic)
-	job := &publishJob{task: tx.task, req: req, snapshot: c.out.snapshot, batch: c.out.batchNo, now: c.calendar(), again: now != req.bindings}
-	if job.again {
-		return job
-	}
-	for i := range req.requests {
-		one := &req.requests[i]
-		q := c.queues.byName[one.Queue]
-		if _, err := c.earlier(q, one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-			job.looks = append(job.looks, c.newLook(nil, q, one))
+	s, batch, now := c.out.snapshot, c.out.batchNo, c.calendar()
+	if b, _ := s.topics.get(req.Topic); b != req.bindings {
+		return func(store Store) func() {
+			made := *req
+			err := made.prepare(s, store, batch, func() int64 { return now })
+			return func() {
+				req.bindings, req.requests, req.failed = made.bindings, made.requests, err
+				req.stored, req.own = made.stored, made.own
+			}
 		}
 	}
-	if job.looks == nil {
+	var stale []*Enqueue
+	for i := range req.requests {
+		one := &req.requests[i]
+		if _, err := c.earlier(c.queues.byName[one.Queue], one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+			stale = append(stale, one)
+		}
+	}
+	if stale == nil {
 		return nil
 	}
-	return job
-}
-
-// publishJob is the off-loop job that makes the requests of a publish again, or repeats look-ups.
-type publishJob struct {
-	task     *Task
-	req      *Publish
-	snapshot *Snapshot
-	batch    uint64 // committed when the job begins
-	now      int64
-	again    bool
-	looks    []*dedupLook // without a task
-
-	made Publish
-	err  error
-}
-
-func (j *publishJob) do(store Store) {
-	for _, l := range j.looks {
-		l.do(store)
+	return func(store Store) func() {
+		looks := make([]idLooks, len(stale))
+		for i, one := range stale {
+			looks[i] = one.look(store, s, batch)
+		}
+		return func() {
+			for i, one := range stale {
+				one.looks = looks[i]
+			}
+		}
 	}
-	if j.again {
-		j.made = *j.req
-		j.err = j.made.prepare(j.snapshot, store, j.batch, func() int64 { return j.now })
-	}
-}
-
-// Apply resumes the task with the result, or with the error of the bindings that are new.
-func (j *publishJob) Apply(tx *Tx) error {
-	if j.task.wait == nil { // it was concluded meanwhile, and the request is the client's
-		return nil
-	}
-	for _, l := range j.looks {
-		l.answer()
-	}
-	if j.again {
-		j.req.bindings, j.req.requests, j.req.failed = j.made.bindings, j.made.requests, j.err
-		j.req.stored, j.req.own = j.made.stored, j.made.own
-	}
-	j.task.resume(tx.core)
-	return nil
 }
 
 // matches reports whether the headers of a message meet all conditions.

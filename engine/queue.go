@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -42,8 +43,8 @@ type queue struct {
 	purgedAt    int64                  // when that was
 	settings    map[string]storage.Key // of keys that have some of their own
 	moving      *settingsMove          // they are being written under the next number
-	dedup       *generations           // of deduplication ids; nil: it has none
-	results     *generations           // nil: it has no results
+	dedup       *generation.Group      // of deduplication ids; nil: it has none
+	results     *generation.Group      // nil: it has no results
 	resultWaits map[ID]*resultWaits    // requests for the results of its messages
 	sequence    keyOrder               // of an ordered queue: what is out
 	figures     figures.Queue
@@ -180,7 +181,8 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	c.queues.set(q, set)
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
-	c.renewGenerations(q)
+	c.ended.Renew(q.dedup, set.Values.Duration(queueset.DedupWindow))
+	c.ended.Renew(q.results, set.Values.Duration(queueset.ResultTTL))
 	c.emitQueue(EventAltered, q)
 }
 

@@ -261,7 +261,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 		j.skipped++
 		return true
 	}
-	switch owner, err := c.redriveOwner(p, to, f.m.id, rec.Unique); {
+	switch owner, err := c.owner(to, rec.Unique, p.ids.owners[f.m.id]); {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 		return false
 	case owner != (ID{}):

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
@@ -31,6 +32,9 @@ import (
 //     store by then. A redrive moves messages from the second place to the third, so none is
 //     missed.
 //  3. If the message is pending and the request blocks, the task stays parked (waitEnd).
+//
+// So a look-up is never stale but by a recovery, and no recent batches are kept for it, as they are
+// for ids that only say which message or movement was first (package recent).
 //
 // The answer to a waiting request leaves after the commit of the batch that ends the
 // message, as the reply to the ack does.
@@ -189,7 +193,7 @@ func (tx *Tx) PreflightResult(req *ResultRequest) error {
 func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 	c := tx.core
 	l := &resultLook{
-		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.results.list(),
+		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.results.List(),
 		in: wanted{req.ID, q.keys.withID(idKeyHash(req.ID))},
 	}
 	if c.hasDLQ(q) {
@@ -396,28 +400,21 @@ func (l *resultLook) do(store Store) {
 	}
 }
 
-// value looks for the record of the value, in the newest generation first.
+// value looks for the record of the value.
 func (l *resultLook) value(store Store) bool {
-	for _, began := range slices.Backward(l.began) {
-		key := storage.AppendResultKey(nil, l.queue, began, l.id)
-		b, err := store.Get(storage.Results, key)
-		if errors.Is(err, storage.ErrNotFound) {
-			continue
-		}
-		var rec storage.Result
-		if err == nil {
-			err = rec.Decode(b)
-		}
-		if l.err = err; err != nil {
-			return false
-		}
-		if rec.Value == nil {
-			rec.Value = []byte{}
-		}
-		l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At), key: key}
-		return true
+	b, key, err := generation.Find(store, storage.Results, l.queue, l.began, string(l.id[:]))
+	var rec storage.Result
+	if b != nil && err == nil {
+		err = rec.Decode(b)
 	}
-	return false
+	if l.err = err; b == nil || err != nil {
+		return false
+	}
+	if rec.Value == nil {
+		rec.Value = []byte{}
+	}
+	l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At), key: key}
+	return true
 }
 
 // died takes the result from a message in the dead-letter queue, if it died in the queue.

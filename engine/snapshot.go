@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"github.com/faisca/fila/engine/budget"
+	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/internal/hook"
 )
@@ -18,10 +19,10 @@ import (
 type Snapshot struct {
 	hooks       ordered[queueHooks]
 	config      ordered[string]
-	configBytes int                   // total size of the keys and values of config
-	dedup       ordered[*generations] // by name, of queues with deduplication ids
-	topics      ordered[*bindings]    // by name
-	signals     *signals.View         // nil before the first recovery
+	configBytes int                        // total size of the keys and values of config
+	dedup       ordered[*generation.Group] // by name, of queues with deduplication ids
+	topics      ordered[*bindings]         // by name
+	signals     *signals.View              // nil before the first recovery
 	budgets     budget.View
 }
 
@@ -84,17 +85,14 @@ func (s *Snapshot) withConfig(config ordered[string], bytes int) *Snapshot {
 	return &next
 }
 
-// withDedup returns a snapshot with the deduplication ids of a queue replaced.
-func (s *Snapshot) withDedup(queue string, d *generations) *Snapshot {
+// withDedup returns a snapshot with the deduplication ids of a queue replaced; nil: it has none.
+func (s *Snapshot) withDedup(queue string, d *generation.Group) *Snapshot {
 	next := *s
-	next.dedup = s.dedup.with(queue, d)
-	return &next
-}
-
-// withoutDedup returns a snapshot without the deduplication ids of a queue.
-func (s *Snapshot) withoutDedup(queue string) *Snapshot {
-	next := *s
-	next.dedup = s.dedup.without(queue)
+	if d == nil {
+		next.dedup = s.dedup.without(queue)
+	} else {
+		next.dedup = s.dedup.with(queue, d)
+	}
 	return &next
 }
 

@@ -81,12 +81,7 @@ func (s *Stepper) Elapsed() time.Duration { return s.now.Sub(s.start) }
 
 // Prepare is Engine.Prepare.
 func (s *Stepper) Prepare(req *Enqueue) error {
-	seen := s.core.out.committed
-	if err := prepare(req, &s.core.cfg.Limits, s.core.out.snapshot, func() int64 { return s.now.UnixNano() }); err != nil {
-		return err
-	}
-	prepareDedup(req, s.store, s.core.out.snapshot, seen)
-	return nil
+	return prepare(req, &s.core.cfg.Limits, s.core.out.snapshot, s.store, s.core.out.committed, func() int64 { return s.now.UnixNano() })
 }
 
 // PreparePublish is Engine.PreparePublish.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/storage"
@@ -47,7 +48,7 @@ func TestWhatFollowsFromEachCall(t *testing.T) {
 		}, 0, bits{}, 50},
 		"id not looked up": {func(b *bank, a *Account) Change {
 			_, ch, err := b.Move(a, &Move{Amount: 5, ID: "i"}, b.w)
-			if !errors.Is(err, ErrStale) {
+			if !errors.Is(err, recent.ErrStale) {
 				t.Error(err)
 			}
 			return ch
@@ -207,7 +208,7 @@ func TestALookUpThatFailsRefusesTheMovement(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := Move{Name: "acme", Amount: 5, ID: "i", Known: b.View().Look(b.store, "acme", "i", b.w.Batch)}
-	if _, ch, err := b.Move(b.Get("acme"), &m, b.w); err == nil || errors.Is(err, ErrStale) || ch.Stored {
+	if _, ch, err := b.Move(b.Get("acme"), &m, b.w); err == nil || errors.Is(err, recent.ErrStale) || ch.Stored {
 		t.Errorf("%v, %+v", err, ch)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/internal/schedule"
@@ -104,7 +105,7 @@ func (b *bank) move(a *Account, m Move) (int64, Change, error) {
 	for {
 		balance, ch, err := b.Move(a, &m, b.w)
 		b.follow(ch)
-		if !errors.Is(err, ErrStale) {
+		if !errors.Is(err, recent.ErrStale) {
 			return balance, ch, err
 		}
 		seen := b.w.Batch
@@ -312,7 +313,7 @@ func (p *program) moveOnce(a *Account, m *model) {
 			req.Known = p.View().Look(p.store, req.Name, req.ID, p.committed)
 			p.looks[key] = req.Known
 		}
-		if _, found := p.recent.Get(movementKey{a.made, req.ID}); !found && p.Stale(&req.Known) {
+		if _, err := p.recent.Find(movementKey{a.made, req.ID}, &req.Known); errors.Is(err, recent.ErrStale) {
 			p.stale++
 		}
 	}

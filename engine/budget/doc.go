@@ -39,7 +39,7 @@
 //
 // A movement with an id is done once. The ids are in the ledger, on disk only, and the loop reads nothing: a
 // connection looks the id up before ([View.Look]), and the ids of recent batches, which it may have missed, are in
-// memory. Where both may have missed it, Move returns [ErrStale], and the look-up is repeated.
+// memory. Where both may have missed it, Move returns [recent.ErrStale], and the look-up is repeated.
 //
 // # Invariants
 //

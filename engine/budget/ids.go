@@ -2,18 +2,14 @@ package budget
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"github.com/faisca/fila/engine/internal/directory"
+	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/ledger"
-	"github.com/faisca/fila/storage"
 )
-
-// ErrStale says that an id was looked up too long ago, or not at all: the look-up has to be repeated.
-var ErrStale = errors.New("the look-up of the id is stale")
 
 // UsedError refuses a movement whose id is that of another one.
 type UsedError struct {
@@ -32,42 +28,17 @@ type movementKey struct {
 	id   string
 }
 
-// movement is what was done under an id.
+// movement is what was done under an id; zero: nothing.
 type movement struct {
 	kind            ledger.Kind
 	amount, balance int64
 }
 
-// Known is the result of looking an id up. The zero value is none.
-type Known struct {
-	seen  uint64 // all batches up to this one were in the store
-	found []storage.LedgerEntry
-	err   error
-	done  bool
-}
+// Known is the look-up of an id. The zero value is none.
+type Known = recent.Look[movementKey, movement]
 
 // Stale reports whether what is known of an id may have changed since.
-func (t *Accounts) Stale(k *Known) bool { return !k.done || k.seen < t.recent.Dropped }
-
-// under returns what was done with an account under the id of a request. ErrStale means that the
-// look-up has to be repeated.
-func (t *Accounts) under(a *Account, m *Move) (was movement, found bool, err error) {
-	if was, found = t.recent.Get(movementKey{a.made, m.ID}); found {
-		return was, true, nil
-	}
-	if t.Stale(&m.Known) {
-		return was, false, ErrStale
-	}
-	if m.Known.err != nil {
-		return was, false, m.Known.err
-	}
-	for i := range m.Known.found {
-		if e := &m.Known.found[i]; e.Made == a.made {
-			return movement{ledger.Kind(e.Kind), e.Amount, e.Balance}, true, nil
-		}
-	}
-	return was, false, nil
-}
+func (t *Accounts) Stale(k *Known) bool { return t.recent.Stale(k) }
 
 // View is what goroutines see of accounts that do not own them. The zero value has none. Views of the same days are
 // equal.
@@ -79,13 +50,18 @@ type View struct {
 // View returns the present view. Accounts that are made or deleted later are seen, later days of the ledger are not.
 func (t *Accounts) View() View { return View{t.byName, t.days} }
 
+// account returns the account of a name, or nil.
+func (v View) account(name string) *Account {
+	if v.byName == nil {
+		return nil
+	}
+	return v.byName.Get(name)
+}
+
 // Available returns what is available of an account at a time, with the ticks that are due; ok is false if there is
 // none of that name.
 func (v View) Available(name string, now int64) (available int64, ok bool) {
-	if v.byName == nil {
-		return 0, false
-	}
-	a := v.byName.Get(name)
+	a := v.account(name)
 	if a == nil {
 		return 0, false
 	}
@@ -97,8 +73,19 @@ func (v View) Available(name string, now int64) (available int64, ok bool) {
 
 // Look looks an id up in the store, which has all batches up to seen.
 func (v View) Look(store ledger.Store, name, id string, seen uint64) Known {
-	k := Known{seen: seen, done: true}
-	k.found, k.err = ledger.Under(store, v.days, name, id)
+	a := v.account(name)
+	if a == nil {
+		return recent.Begin[movementKey, movement](movementKey{}, seen)
+	}
+	k := recent.Begin[movementKey, movement](movementKey{a.made, id}, seen)
+	found, err := ledger.Under(store, v.days, name, id)
+	k.Err = err
+	for i := range found {
+		if e := &found[i]; e.Made == a.made {
+			k.Found = movement{ledger.Kind(e.Kind), e.Amount, e.Balance}
+			break
+		}
+	}
 	return k
 }
 

@@ -52,18 +52,18 @@ func (m *Move) Kind() (ledger.Kind, int64) {
 // returns the balance of the first time. Refills that are due come first, also where it is refused: the change holds
 // with an error as well.
 //
-// Errors: ErrStale, a UsedError, the error of the look-up; credit.ErrNotCovered, credit.ErrBounds.
+// Errors: recent.ErrStale, a UsedError, the error of the look-up; credit.ErrNotCovered, credit.ErrBounds.
 func (t *Accounts) Move(a *Account, m *Move, w Moment) (balance int64, ch Change, err error) {
 	ch = t.change()
 	t.catchUp(a, w, &ch)
 	kind, change := m.Kind()
 	if m.ID != "" {
-		switch was, found, err := t.under(a, m); {
+		switch was, err := t.recent.Find(movementKey{a.made, m.ID}, &m.Known); {
 		case err != nil:
 			return 0, ch, err
-		case found && (was.kind != kind || was.amount != change):
+		case was != (movement{}) && (was.kind != kind || was.amount != change):
 			return 0, ch, &UsedError{was.kind, max(was.amount, -was.amount)}
-		case found:
+		case was != (movement{}):
 			return was.balance, ch, nil
 		}
 	}

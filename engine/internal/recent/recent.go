@@ -1,12 +1,24 @@
-// Package recent keeps what recent batches have written under ids, for look-ups in the store
-// that may have missed it. It is how the engine answers on its loop, without a read, whether an
-// id is known, although all ids are on disk only:
+// Package recent looks up ids that are on disk only, without a read on the loop of the engine:
 //
 //  1. A look-up reads the store off the loop, and notes the newest batch that it has certainly
-//     seen.
-//  2. On the loop, Get has the ids of the batches after that.
-//  3. If Dropped is newer than the look-up, the answer is unknown, and the look-up is repeated.
+//     seen ([Begin]).
+//  2. A Table has what the batches after that have written under ids, committed or not.
+//  3. On the loop, [Table.Find] decides by both what is known of an id.
+//
+// The states of a look-up, in the order in which Find asks:
+//
+//	recent   a batch of the Table has written the id: its value counts, whatever was read
+//	stale    nothing was read, or the Table has dropped a batch that the look-up may have
+//	         missed: it has to be repeated
+//	failed   the store could not be read
+//	other    it has read another key: the queue or account of the id is newer than the look-up,
+//	         so the Table would have all of its ids, and has not this one
+//	read     what was read counts
+//
+// A look-up that is repeated in a turn, and runs after the commit of its batch, has seen that batch.
 package recent
+
+import "errors"
 
 // Entries kept after their commit, and for how long. They allow a task the time from its
 // look-up to its turn; a later task repeats the look-up.
@@ -15,38 +27,73 @@ const (
 	Age = int64(1e9) // nanoseconds
 )
 
+// ErrStale says that an id was looked up too long ago, or not at all: the look-up has to be repeated.
+var ErrStale = errors.New("the look-up of the id is stale")
+
+// Look is what a look-up has read from the store. The zero Look has read nothing.
+type Look[K comparable, V any] struct {
+	Found V // zero: there is none
+	Err   error
+
+	key  K
+	next uint64 // batches from this one on may be missing in the store; 0: nothing was read
+}
+
+// Begin returns the look-up of a key in a store that has all batches up to seen. The caller reads, and sets Found or
+// Err. The zero key is one that there was not: its queue or account was unknown.
+func Begin[K comparable, V any](key K, seen uint64) Look[K, V] {
+	return Look[K, V]{key: key, next: seen + 1}
+}
+
 // Table has the values of recent batches by id. An entry stays at least until its batch is
 // committed, and up to Age after its time. The zero Table is empty.
-type Table[K, V comparable] struct {
-	byKey map[K]V
-	order []entry[K, V]
+type Table[K comparable, V any] struct {
+	byKey map[K]written[V]
+	order []entry[K]
 	// Dropped is the newest batch of which an entry has been dropped. A look-up that may not
-	// have seen this batch proves nothing.
+	// have seen this batch is stale.
 	Dropped uint64
 }
 
-type entry[K, V comparable] struct {
-	key   K
+// written is the newest value of a key, and the batch that has it.
+type written[V any] struct {
 	value V
+	batch uint64
+}
+
+type entry[K comparable] struct {
+	key   K
 	batch uint64
 	at    int64
 }
 
-// Add keeps a value of a batch, written at a time in Unix nanoseconds. Batches and times must
-// not decrease.
+// Add keeps a value of a batch, written at a time in Unix nanoseconds; the zero value if the batch removes the key.
+// Batches and times must not decrease.
 func (t *Table[K, V]) Add(key K, value V, batch uint64, at int64) {
 	if t.byKey == nil {
-		t.byKey = map[K]V{}
+		t.byKey = map[K]written[V]{}
 	}
-	t.byKey[key] = value
-	t.order = append(t.order, entry[K, V]{key, value, batch, at})
+	t.byKey[key] = written[V]{value, batch}
+	t.order = append(t.order, entry[K]{key, batch, at})
 }
 
-// Get returns the newest value of a key, and whether there is one.
-func (t *Table[K, V]) Get(key K) (V, bool) {
-	v, ok := t.byKey[key]
-	return v, ok
+// Find returns the value of a key, zero if it has none. l is its look-up, nil if there was none.
+// Errors: ErrStale, that of the look-up.
+func (t *Table[K, V]) Find(key K, l *Look[K, V]) (v V, err error) {
+	if now, ok := t.byKey[key]; ok {
+		return now.value, nil
+	}
+	switch {
+	case t.Stale(l):
+		return v, ErrStale
+	case l.Err != nil || l.key != key:
+		return v, l.Err
+	}
+	return l.Found, nil
 }
+
+// Stale reports whether a look-up may have missed what the table has no more.
+func (t *Table[K, V]) Stale(l *Look[K, V]) bool { return l == nil || l.next <= t.Dropped }
 
 // Prune drops entries of batches up to committed that are too old or too many, at most most of
 // them, and returns how many it dropped.
@@ -57,7 +104,7 @@ func (t *Table[K, V]) Prune(now int64, committed uint64, most int) int {
 		if o.batch > committed || o.at > now-Age && len(t.order)-n <= Max {
 			break
 		}
-		if t.byKey[o.key] == o.value {
+		if t.byKey[o.key].batch == o.batch {
 			delete(t.byKey, o.key)
 		}
 		t.Dropped = max(t.Dropped, o.batch)
