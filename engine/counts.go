@@ -35,9 +35,6 @@ const (
 	MomentsMax  = figures.Steps // moments of a history
 )
 
-// counts returns the counts of a queue, in constant time.
-func (q *queue) counts() Counts { return q.figures.Counts(q.keys.n) }
-
 // counts returns those of all queues, deleted ones included, in constant time.
 func (c *core) counts() Counts { return c.queues.figures.Counts(c.heads.keys) }
 

@@ -24,9 +24,9 @@
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
 //	message.go meta.go               a message in memory; what its producer said about it
-//	throttles.go holders.go          the settings of throttles; the leases that keep one full
+//	throttles.go                     the settings of throttles
 //	window/                          a package: what is in memory of keys and due-time indexes, and reads
-//	key.go read.go                   a fairness key; when windows are read
+//	key.go prefetch.go read.go       a fairness key; cache lines ahead of use; when windows are read
 //	ordered.go                       queues that deliver one message of a key at a time
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
 //	accounts.go                      commands about budgets; look-ups of ids of movements

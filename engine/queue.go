@@ -342,7 +342,7 @@ type QueueInfo struct {
 	PausedIn, PausedOut bool
 	CreatedAt           time.Time
 	Topics              int64 // that it is bound to
-	Counts
+	figures.Counts
 }
 
 // QueueInfo describes a queue.
@@ -357,3 +357,6 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 		Topics: int64(len(q.topics)), Counts: q.counts(),
 	}, nil
 }
+
+// counts returns the counts of a queue, in constant time.
+func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.n) }

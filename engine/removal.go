@@ -517,3 +517,45 @@ func (c *core) extractDelayed(f *foundMessage) *message {
 	k.queue.recordTime(f.m.id, 0)
 	return f.fresh()
 }
+
+// fresh returns a copy for use in memory, without the body: bodies are counted when setBody
+// adds them.
+func (f *foundMessage) fresh() *message {
+	m := *f.m
+	m.body = nil
+	return &m
+}
+
+// detachAll drops everything in a queue, in memory and on disk, in time that does not
+// depend on how much there is. Afterwards no queue has the old number; the caller gives the
+// queue a new one or deletes it.
+//
+// Records go by range deletion. Entries of the indexes by time are ordered by time, not by
+// queue: those in memory are reclaimed, those on disk stay until they are due and are then
+// recognised by their number. Keys and leases become detached and are reclaimed in
+// portions, see removal.go.
+func (c *core) detachAll(q *queue) {
+	c.spend(8) // the store deletes a range of each family
+	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
+	named := q.keys.n < min(figures.IdleMax, c.detached.max)
+	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}
+	c.heads.keys -= q.keys.n
+	clear(c.order.recent) // their classes would keep the purged keys in memory
+	q.keys, q.roster = keyTable{}, intrusive.Roster[fairKey]{}
+	q.roster.Skip(q.purgedUpTo)
+	delete(c.queues.byNumber, q.no)
+	c.detached.leases += q.figures.Leased
+	q.awaitingRead, q.sequence = 0, keyOrder{}
+	q.figures.Detach()
+	q.deltas = nil
+	prefix := storage.AppendQueuePrefix(nil, q.no)
+	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {
+		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))
+	}
+	c.bodies.sweep()
+	c.forgetGenerations(q)
+	c.tellAll(q, nil)
+	c.deleteSettingsUnder(c.out.batch, q.no)
+	c.out.sync = true
+	c.detach(r)
+}

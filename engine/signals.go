@@ -432,7 +432,7 @@ func (s *Snapshot) SignalsOf(subject string, most int) int {
 }
 
 // observeWork counts the lease of a message, which ends.
-func (c *core) observeWork(m *message, o Outcome) {
+func (c *core) observeWork(m *message, o figures.Outcome) {
 	q, held := m.key.queue, time.Duration(max(c.now-m.since, 0))
 	q.figures.Held(o, held)
 	if q.recordsSignals() {
@@ -441,7 +441,7 @@ func (c *core) observeWork(m *message, o Outcome) {
 }
 
 // recordWork adds the end of a lease to the signals.
-func (c *core) recordWork(m *message, o Outcome, held time.Duration) {
+func (c *core) recordWork(m *message, o figures.Outcome, held time.Duration) {
 	switch o {
 	case figures.OutcomeAcked:
 		c.recordSignal(m, signalAcked, 1)

@@ -443,32 +443,3 @@ func (c *core) charge(cl *Client, units int) {
 	}
 	cl.spent += units
 }
-
-// prefetchTasks prefetches for the first tasks, prefetchMax at most, and returns their number.
-func (c *core) prefetchTasks(tasks []*Task) int {
-	if c.heads.keys < c.heads.prefetchKeysMin {
-		return len(tasks)
-	}
-	f := &c.heads.prefetch
-	n := min(len(tasks), prefetchMax)
-	found := c.announced(tasks[:n])
-	sum := f.sum
-	for i, p := range f.pages[:found] {
-		sum ^= int64(p.slots[p.home(f.hashes[i])].hash)
-	}
-	known := 0
-	for i, p := range f.pages[:found] {
-		if k := p.peek(f.hashes[i]); k != nil {
-			f.keys[known] = k
-			known++
-		}
-	}
-	for _, k := range f.keys[:known] {
-		sum += k.prefetchFields()
-	}
-	for _, k := range f.keys[:known] {
-		sum += k.prefetchName()
-	}
-	f.sum = sum
-	return n
-}
