@@ -360,3 +360,57 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 
 // counts returns the counts of a queue, in constant time.
 func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.n) }
+
+// apply writes the given options into set, or says which is impossible.
+func (o *QueueOptions) apply(name string, set *storage.Queue) error {
+	for s, row := range queueset.All() {
+		n, ok := o.Given[s]
+		if !ok {
+			continue
+		}
+		if !row.Allows(n) {
+			return fmt.Errorf("%w: %s must be %s %s, not %d", ErrInvalid, row.Token, row.Range(), row.Unit, n)
+		}
+		set.Values[s] = n
+	}
+	backoff, longest := set.Values[queueset.Backoff], &set.Values[queueset.MaxBackoff]
+	_, hasBackoff := o.Given[queueset.Backoff]
+	if _, hasLongest := o.Given[queueset.MaxBackoff]; hasBackoff && !hasLongest {
+		*longest = max(*longest, backoff)
+	}
+	if *longest < backoff {
+		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, *longest, backoff)
+	}
+	if o.DLQ != nil && o.NoDLQ {
+		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
+	}
+	if o.DLQ != nil {
+		switch *o.DLQ {
+		case "":
+			return fmt.Errorf("%w: DLQ is a queue's name, which has at least one byte; for none there is NODLQ", ErrInvalid)
+		case name:
+			return fmt.Errorf("%w: DLQ %q is the queue itself", ErrInvalid, name)
+		}
+		set.DLQ = *o.DLQ
+	}
+	if o.NoDLQ {
+		set.DLQ = ""
+	}
+	return nil
+}
+
+// checkQueueName refuses what is no name of a queue.
+func (c *core) checkQueueName(name string) error {
+	if name == "" {
+		return fmt.Errorf("%w: a queue name has at least one byte", ErrInvalid)
+	}
+	if len(name) > c.cfg.Limits.QueueName {
+		return fmt.Errorf("%w: the queue name has %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.QueueName)
+	}
+	for i := range len(name) {
+		if name[i] < ' ' || name[i] == 0x7f {
+			return fmt.Errorf("%w: a queue name has no control characters", ErrInvalid)
+		}
+	}
+	return nil
+}
