@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/zeebo/blake3"
@@ -98,10 +99,10 @@ func lookUp(store Store, g *generation.Group, list []int64, id string, seen uint
 
 // lookError is an error of Table.Find: ErrWouldBlock says that the look-up has to be repeated.
 func lookError(err error, what string) error {
-	switch err { //nolint:errorlint // never wrapped
-	case nil:
+	switch {
+	case err == nil:
 		return nil
-	case recent.ErrStale:
+	case errors.Is(err, recent.ErrStale):
 		return ErrWouldBlock
 	default:
 		return fmt.Errorf("look %s up: %w", what, err)
