@@ -17,7 +17,7 @@ import (
 // its turns.
 func TestScriptsThatTakeLongTakeTurns(t *testing.T) {
 	cfg := DefaultConfig()
-	cfg.Timeout, cfg.Failures = time.Second, ^uint32(0)
+	cfg.Timeout, cfg.Failures = 500*time.Millisecond, ^uint32(0)
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
