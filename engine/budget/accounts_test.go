@@ -11,6 +11,7 @@ import (
 	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ledger"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -336,9 +337,7 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 
 // TestAMillionAccountsTakeAtMost256BytesEach measures 200,000 of them, in fewer blocks of memory.
 func TestAMillionAccountsTakeAtMost256BytesEach(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs memory")
-	}
+	testkit.AtLength(t)
 	const accounts = 200_000
 	var s Accounts
 	s.Reset()

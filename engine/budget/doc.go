@@ -1,7 +1,7 @@
 // Package budget has the accounts of prepaid credits that pay for messages: their sums, reservations, refills and
 // movements, and the ids under which a movement happens once. internal/credit has the arithmetic of one account,
 // internal/ledger reads what has moved it. The package knows no queues, messages, clients, batches of writes, events
-// or clock, and nothing of who waits for credits.
+// or clock, and not which keys wait for credits.
 //
 // # Values in, values out
 //
