@@ -85,6 +85,9 @@ func tiers(ctx context.Context, args []string) (passed bool, err error) {
 		list(os.Stdout, chosen)
 		return true, nil
 	}
+	if err := enoughDisk(diskNeeded(f.Arg(0)), writesTo(root)...); err != nil {
+		return false, err
+	}
 	r := &run{root: root, tier: f.Arg(0), out: os.Stdout, logs: filepath.Join(root, ".cache", "tiers", f.Arg(0))}
 	if r.tier == "prove" {
 		if r.memory, err = recall(ctx, root, o.again); err != nil {
