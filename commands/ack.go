@@ -182,19 +182,23 @@ func writeName(w *resp.Writer, name string) {
 func extend() Spec {
 	return Spec{
 		Name: "FILA.EXTEND", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of leased messages", Returns: "integer",
-		Summary: "Sets the end of a lease to a number of milliseconds from now, and returns that time.",
-		Flags:   []string{"write", "fast"},
-		Access:  Consume, ACL: []string{"consume"},
+		Summary: "Sets the end of a lease to a number of milliseconds from now, and returns that time. " +
+			"PROGRESS says how far the work is, in at most 1 KiB: FILA.GET, FILA.BROWSE and FILA.RESULT show it, and the event progress has it. An empty text takes it back. " +
+			"It ends with the lease, and a restart or a failover forgets it; the texts of all leases have 64 MiB, then the oldest are forgotten.",
+		Flags:  []string{"write", "fast"},
+		Access: Consume, ACL: []string{"consume"},
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "receipt", Type: String},
 			{Name: "ms", Type: Integer, Min: 1, Max: millisMax},
+			{Name: "text", Type: String, Token: "PROGRESS", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello", `"<id>"`},
 			{"FILA.LEASE orders", "..."},
 			{"FILA.EXTEND orders <receipt> 60000", "(integer) <time>"},
+			{"FILA.EXTEND orders <receipt> 60000 PROGRESS \"3 of 7 pages\"", "(integer) <time>"},
 		},
 		Tiny:  true,
 		Parse: parseExtend,
@@ -205,6 +209,7 @@ type extendCall struct {
 	queue   string
 	receipt engine.Receipt
 	by      time.Duration
+	options engine.ExtendOptions
 	until   time.Time
 }
 
@@ -213,12 +218,24 @@ func parseExtend(_ *Session, in *input) (call, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &extendCall{queue: in.Text("queue"), receipt: r, by: in.Millis("ms", 0)}, nil
+	c := &extendCall{queue: in.Text("queue"), receipt: r, by: in.Millis("ms", 0)}
+	if in.Has("progress") {
+		c.options.Progress = new(string(in.Bytes("progress")))
+	}
+	return c, nil
+}
+
+// Bytes implements weigher.
+func (c *extendCall) Bytes() int {
+	if c.options.Progress == nil {
+		return 0
+	}
+	return len(*c.options.Progress)
 }
 
 // Apply implements engine.Call.
 func (c *extendCall) Apply(tx *engine.Tx) (err error) {
-	c.until, err = tx.Extend(c.queue, c.receipt, c.by)
+	c.until, err = tx.ExtendWith(c.queue, c.receipt, c.by, c.options)
 	return err
 }
 

@@ -16,7 +16,8 @@ func get() Spec {
 		Summary: "Returns a message in any status, without changing it.",
 		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased or dead; " +
 			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
-			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died.",
+			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died. " +
+			"progress is what the consumer of a leased message has said last with FILA.EXTEND.",
 		Flags: []string{"readonly"},
 		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String}},
 		Examples: []Example{
@@ -100,6 +101,7 @@ func viewFields(v *engine.View) *fields {
 	f.limit("dead_attempts", uint64(d.Attempts))
 	f.limit("dead_deliveries", uint64(d.Deliveries))
 	f.attributes(&v.Meta, "cost", "expires_at", "budgets", "charge", "unique", later)
+	f.optional("progress", v.Progress)
 	return &f
 }
 

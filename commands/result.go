@@ -13,7 +13,7 @@ func result() Spec {
 			"A result is known for the RESULTTTL of the queue. An ack without RESULT, and a death without a dead-letter queue, are known only to clients that wait.",
 		Reply: "A map, nil for a message that is not known, or not any more, also because it was cancelled: " + resultFields(&engine.Result{}).names() + ". " +
 			"status is done, dead or pending; value is the RESULT of the ack, nil without one; error is that of a dead message: of its last failure, or else the reason of its death; " +
-			"at is when it was acked or died. With BLOCK, pending means that the time is over.",
+			"at is when it was acked or died; progress is what the consumer of a pending message has said last with FILA.EXTEND. With BLOCK, pending means that the time is over.",
 		Flags:  []string{"readonly", "blocking"},
 		Access: Produce, ACL: []string{"produce"},
 		Args: []Arg{
@@ -24,24 +24,28 @@ func result() Spec {
 		Examples: []Example{
 			{"FILA.QUEUE CREATE reports", "OK"},
 			{"FILA.ENQUEUE reports 2026-11", `"<id>"`},
-			{"FILA.RESULT reports <id>", `1) "status"
-2) "pending"
-3) "value"
-4) (nil)
-5) "error"
-6) (nil)
-7) "at"
-8) (nil)`},
+			{"FILA.RESULT reports <id>", ` 1) "status"
+ 2) "pending"
+ 3) "value"
+ 4) (nil)
+ 5) "error"
+ 6) (nil)
+ 7) "at"
+ 8) (nil)
+ 9) "progress"
+10) (nil)`},
 			{"FILA.LEASE reports", "..."},
 			{"FILA.ACK reports <receipt> RESULT s3://reports/11.pdf", "(integer) 1"},
-			{"FILA.RESULT reports <id> BLOCK 10000", `1) "status"
-2) "done"
-3) "value"
-4) "s3://reports/11.pdf"
-5) "error"
-6) (nil)
-7) "at"
-8) (integer) <time>`},
+			{"FILA.RESULT reports <id> BLOCK 10000", ` 1) "status"
+ 2) "done"
+ 3) "value"
+ 4) "s3://reports/11.pdf"
+ 5) "error"
+ 6) (nil)
+ 7) "at"
+ 8) (integer) <time>
+ 9) "progress"
+10) (nil)`},
 		},
 		Room:   resultRoom,
 		Memory: "`limits.result_bytes`, read off-loop. With BLOCK a value is kept like a message of FILA.LEASE, or else read again while the reply is written",
@@ -136,5 +140,6 @@ func resultFields(r *engine.Result) *fields {
 	}
 	f.optional("error", r.Error)
 	f.at("at", r.At)
+	f.optional("progress", r.Progress)
 	return &f
 }

@@ -70,7 +70,7 @@ func TestEveryRowStandsUnderTheNameOfItsFile(t *testing.T) {
 
 func TestArityIsComputedFromTheArguments(t *testing.T) {
 	for name, want := range map[string]int{
-		"fila.enqueue": -3, "fila.lease": -2, "fila.mlease": -3, "fila.ack": -3, "fila.nack": -3, "fila.extend": 4, "fila.queue": -2,
+		"fila.enqueue": -3, "fila.lease": -2, "fila.mlease": -3, "fila.ack": -3, "fila.nack": -3, "fila.extend": -4, "fila.queue": -2,
 		"fila.queue|create": -3, "fila.queue|info": 3, "fila.queue|list": -2, "fila.stats": -1, "fila.explain": -3, "fila.keys": -2, "fila.key": -2, "fila.key|set": -4, "fila.key|get": 4, "fila.throttle|set": -3,
 		"fila.throttle|list": -2, "fila.config": -2, "fila.config|set": -4, "fila.config|get": 3, "fila.config|del": -3, "fila.config|list": -2, "fila.script": -2,
 		"fila.script|load": 5, "fila.script|get": 4, "fila.script|del": 4, "fila.script|list": -2, "fila.script|stats": 3, "fila.script|test": -4, "hello": -1, "auth": -2, "ping": -1,

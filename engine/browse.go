@@ -132,6 +132,7 @@ type View struct {
 	MessageInfo // its weight is that of the key
 	Queue, Key  string
 	Priority    uint8
+	Progress    string // how far the work on it is, see ExtendOptions; "": not known
 
 	// Set for a message that has failed or is dead.
 	Error                     string
@@ -232,7 +233,7 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 		status = StatusDead
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}
-	v.Weight = m.key.weight
+	v.Weight, v.Progress = m.key.weight, c.leases.progressOf(m)
 	if is == delayed {
 		v.ReadyAt = time.Unix(0, f.readyAt)
 	}

@@ -38,6 +38,7 @@
 //	outbox.go due.go                 the open batch, delayed messages
 //	lease_table.go delivery.go       live leases and their records; what is handed out
 //	lease.go leases.go               the command that leases; the ends of leases
+//	lease_notes.go                   what is noted of a lease beside its state, in memory only
 //	health.go                        whether the store takes writes
 //	figures/                         a package: what is counted and shown of queues and keys
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
@@ -81,7 +82,7 @@
 //  12. A key without an edge has no backlog on disk: all of its messages are in memory or delayed.
 //  13. A key with an empty head cache and a backlog on disk has requested a read.
 //  14. A key without messages is forgotten.
-//  15. Each lease has one timer, and timers are in order.
+//  15. Each lease has one timer, and timers are in order. Notes are of leases, and their texts are counted.
 //  16. A leased message belongs to an existing key or to a key of a purged queue. The latter
 //     are counted.
 //  17. A waiting class is in the entry of its queue at a throttle that it names. A throttle

@@ -277,6 +277,7 @@ func (t *leaseTable) check(c *core, bad report) {
 			break
 		}
 	}
+	c.checkNotes(bad)
 }
 
 // checkOrder verifies the order of delivery of a queue (2, 17, 20, 23), that it knows what stands at

@@ -109,6 +109,7 @@ func (c *core) endLease(m *message) {
 	if m.expires != 0 {
 		c.restoreExpiry(m)
 	}
+	c.dropNotes(m)
 	m.key.leased--
 	m.key.queue.figures.Change(figures.Messages{Leased: -1})
 	if m.writes > 0 {

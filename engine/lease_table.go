@@ -4,6 +4,7 @@ import (
 	"reflect"
 
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/texts"
 	"github.com/faisca/fila/storage"
 )
 
@@ -24,9 +25,14 @@ type leaseTable struct {
 	byID     map[ID]*message
 	ends     intrusive.Heap[*message] // by the end of the lease
 	deferred []deferredLease          // leases without a record so far, oldest first
+
+	notes map[*message]*leaseNotes // of the leases that have some
+	texts texts.Table              // of the notes
 }
 
-func (t *leaseTable) reset() { *t = leaseTable{byID: map[ID]*message{}} }
+func (t *leaseTable) reset() {
+	*t = leaseTable{byID: map[ID]*message{}, texts: texts.Table{Max: progressBytesMax}}
+}
 
 // next returns when the first lease expires, or the first deferred record is due.
 func (t *leaseTable) next(*core) int64 {

@@ -67,6 +67,7 @@ type oracleMsg struct {
 	disturbed   bool   // a cancel was sent
 	anyReceipt  bool   // a power loss may have brought back an older lease
 	moving      int    // reschedules without a reply: it may be due at any of their times
+	progress    string // of the delivery that a client has, as it was answered; "": none
 }
 
 func newOracle() oracle {
@@ -158,7 +159,7 @@ func (o *oracle) delivered(d *Delivery) {
 	if m.leaseUntil, m.receipt, m.sure = d.LeaseUntil, d.Receipt, !before; before {
 		m.leaseUntil = time.Time{}
 	}
-	m.notBefore = time.Time{}
+	m.notBefore, m.progress = time.Time{}, ""
 }
 
 func (o *oracle) current(d *Delivery) *oracleMsg {

@@ -182,7 +182,8 @@ func (c *core) takeEarly(spare []*Task) []*Task {
 // EventKind is the kind of an event, or a set of kinds.
 type EventKind uint32
 
-// The kinds of events. All but the last three refer to a queue.
+// The kinds of events. All but EventBudgetLow, EventBudgetEmpty and EventLost refer to a queue. Nodes of a cluster send
+// each other the bits: a new kind comes last.
 const (
 	EventEnqueued    EventKind = 1 << iota // a message was stored
 	EventReady                             // a queue that could deliver nothing has a message that no waiting consumer took
@@ -199,12 +200,13 @@ const (
 	EventBudgetLow                         // the balance of a budget has fallen below its LOW
 	EventBudgetEmpty                       // a key waits for a budget that does not cover its next message
 	EventLost                              // events were dropped because the listener was too slow
+	EventProgress                          // a consumer has said how far its work on a message is
 )
 
 // EventKinds lists all kinds in the order of their bits.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBound, EventUnbound, EventBreaker, EventBudgetLow, EventBudgetEmpty, EventLost,
+		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBound, EventUnbound, EventBreaker, EventBudgetLow, EventBudgetEmpty, EventLost, EventProgress,
 	}
 }
 
@@ -214,6 +216,7 @@ func (k EventKind) String() string {
 		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
 		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBound: "bound", EventUnbound: "unbound",
 		EventBreaker: "breaker", EventBudgetLow: "budget_low", EventBudgetEmpty: "budget_empty", EventLost: "lost",
+		EventProgress: "progress",
 	}
 	if name, one := names[k]; one {
 		return name
@@ -228,7 +231,7 @@ func (k EventKind) String() string {
 }
 
 // Event reports something that has happened. It is sent after the commit of its batch and is
-// then as durable as a reply, except for EventBreaker and EventLost, which are not stored.
+// then as durable as a reply, except for EventBreaker, EventProgress and EventLost, which are not stored.
 // Fields that do not apply to the kind are zero.
 type Event struct {
 	Kind  EventKind
@@ -248,6 +251,8 @@ type Event struct {
 	State hook.BreakerState
 
 	Count uint64 // number of dropped events
+
+	Progress string // how far the work on the message is
 
 	Topic string // that the queue was bound to
 

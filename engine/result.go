@@ -57,6 +57,8 @@ type Result struct {
 	Error  string    // of a dead message: of its last failure, or else the reason
 	At     time.Time // when the message was acked or died
 	Absent bool      // it has a value, which LoadResult reads
+	// Progress is how far the work on a pending message is, see ExtendOptions; "": not known.
+	Progress string
 
 	key []byte // of the record of the value; nil: it has none
 }
@@ -160,7 +162,10 @@ func (tx *Tx) Result(req *ResultRequest) error {
 	default:
 		return tx.lookResultUp(q, req)
 	}
-	if req.Result.Status != ResultPending || req.Block < 0 || tx.atomic {
+	if req.Result.Status != ResultPending {
+		return nil
+	}
+	if req.Result.Progress = c.leases.progressOf(c.leases.byID[req.ID]); req.Block < 0 || tx.atomic {
 		return nil
 	}
 	err = tx.park(waitEnd, nil, tx.blockUntil(req.Block))

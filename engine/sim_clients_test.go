@@ -382,9 +382,14 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		if m := s.oracle.byID[id]; m != nil {
 			m.extending = true
 		}
-		s.submit(cl, func(tx *Tx) (err error) { until, err = tx.Extend(d.Queue, r, 500*time.Millisecond); return err }, func(err error) {
+		o := s.progress(d)
+		s.submit(cl, func(tx *Tx) (err error) {
+			until, err = tx.ExtendWith(d.Queue, r, 500*time.Millisecond, o)
+			return err
+		}, func(err error) {
 			if s.oracle.extended(d, until, err) {
 				s.inHand = append(s.inHand, d)
+				s.oracle.said(d, o)
 			}
 		})
 	case n < 93 || s.mutant == releaseNotSeen:

@@ -214,6 +214,7 @@ func (s *sim) shown(v *View, at time.Time, order int) {
 	if s.failing {
 		return // deferred lease records may be lost, and ends of leases
 	}
+	o.shownProgress(v, m.sure && m.leasedIn <= order && m.asking == 0 && at.Before(m.leaseUntil))
 	if m.sure && m.leasedIn <= order && m.asking == 0 && at.Before(m.leaseUntil) && v.Status != StatusLeased {
 		o.fail("%s was shown as %s, and a client holds it until %v", m.tag, v.Status, m.leaseUntil)
 	}

@@ -13,7 +13,7 @@ import (
 
 // eventKinds are those that a broker of this version sends; `fila tail` shows others as well.
 func eventKinds() []string {
-	return []string{"enqueued", "ready", "empty", "acked", "failed", "dead", "created", "altered", "deleted", "breaker", "budget_low", "budget_empty", "lost"}
+	return []string{"enqueued", "ready", "empty", "acked", "progress", "failed", "dead", "created", "altered", "deleted", "breaker", "budget_low", "budget_empty", "lost"}
 }
 
 func tailRow() row {

@@ -49,6 +49,9 @@ func appendPayload(b []byte, ev *engine.Event) []byte {
 		b = appendText(b, "error", ev.Error)
 		b = appendText(b, "reason", ev.Reason)
 		b = appendText(b, "dlq", ev.DLQ)
+	case engine.EventProgress:
+		b = appendMessage(b, ev)
+		b = appendText(b, "progress", ev.Progress)
 	case engine.EventBound, engine.EventUnbound:
 		b = appendText(b, "topic", ev.Topic)
 	case engine.EventBreaker:
