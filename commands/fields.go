@@ -235,10 +235,8 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.counts(&q.Counts)
 	f.removed(&q.Counts)
 	f.others(&q.Counts)
-	states := engine.KeyStates()
-	for i, state := range states[:firstStates] {
-		f.number("keys_"+state, q.States[i])
-	}
+	f.keysIn(q, engine.KeyReady, engine.KeyNoConsumer, engine.KeyThrottled, engine.KeyConcurrency, engine.KeyPaused, engine.KeyLoading,
+		engine.KeyLeased, engine.KeyDelayed, engine.KeyNoCredit, engine.KeyOrdered)
 	f.age("oldest_ready_ms", now, q.OldestReady)
 	f.age("swept_ms", now, q.SweptAt)
 	f.micros("wait_p50_us", q.Wait.P50)
@@ -248,14 +246,32 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.number("scripts_open", openScripts(q, now))
 	f.results(&q.Counts)
 	f.flag("ordered", q.Ordered)
-	for i, state := range states[firstStates:] {
-		f.number("keys_"+state, q.States[firstStates+i])
-	}
+	f.state(&q.State)
+	f.keysIn(q, engine.KeyBusy) // states that were added later follow
 	return f
 }
 
-// firstStates is how many states of keys FILA.FIGURES counts in its middle. Those added later are at its end.
-const firstStates = 10
+// keysIn adds how many keys of a queue are in states.
+func (f *fields) keysIn(q *engine.QueueFigures, states ...engine.KeyState) {
+	for _, s := range states {
+		f.number("keys_"+s.String(), q.States[s].Keys)
+	}
+}
+
+// stateWords lists the states in the order of their rule, for documents.
+func stateWords() string {
+	words := make([]string, engine.KeyEmpty+1)
+	for s := range words {
+		words[s] = engine.KeyState(s).String() //nolint:gosec // few
+	}
+	return "the first that holds of " + strings.Join(words, ", ")
+}
+
+// state adds the state of a queue.
+func (f *fields) state(s *engine.QueueState) {
+	f.text("state", s.State.String())
+	f.optional("reason", s.Reason)
+}
 
 // openScripts counts the hooks of a queue whose breaker is not closed. It takes a lock of each: not
 // for a turn.

@@ -128,8 +128,7 @@ func keys() Spec {
 		Flags:      []string{"readonly"},
 		Access:     Look,
 		Reply: pageReply + "A key is a map: " + keyFields(&engine.KeyInfo{}, time.Time{}).names() + ". " +
-			"share and fair_share are parts of 1, over the last minute; state is one of ready, no_consumer, throttled, concurrency, no_credit, ordered, paused, " +
-			"loading, leased, delayed, empty; waits_for is the message of an ordered queue that is out: leased, or waiting for its next attempt; budget is the one that does not cover the next message, with its charge and what is available; ready_at says until when, where that is known; counting is 1 while the depth is still being counted; " +
+			"share and fair_share are parts of 1, over the last minute; state is " + stateWords() + ", and reason says why; waits_for is the message of an ordered queue that is out: leased, or waiting for its next attempt; budget is the one that does not cover the next message, with its charge and what is available; ready_at says until when, where that is known; counting is 1 while the depth is still being counted; " +
 			"blocked_by lists the throttles that do not admit the next message now, of which throttle is the first. " +
 			"With BY these are the first keys of the queue in an order, at most 100, as they are now: by messages, by how long the first message is ready, " +
 			"by deliveries since the start of the broker, or by how far share is below fair_share, of keys that no throttle stops. The order is that of a sweep over all keys, " +
@@ -183,7 +182,7 @@ func keyFields(k *engine.KeyInfo, now time.Time) *fields {
 	f := newFields()
 	f.text("key", k.Key)
 	f.keyFigures(k)
-	f.text("state", k.State)
+	f.text("state", k.State.String())
 	f.due("ready_at", k.ReadyAt)
 	f.age("oldest_ms", now, k.OldestAt)
 	f.optional("reason", k.Reason)

@@ -29,7 +29,8 @@ func stats() Spec {
 			"memory_held is what fairness keys, messages and payloads take of it, at least. " +
 			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/explanation/budgets.md. " +
 			"results are those stored since the start, result_waits the requests that wait for one. published counts messages to topics, unmatched those that met no binding, copies what queues have stored of them. " +
-			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken.",
+			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken. " +
+			"state is that of the queue's ready messages, a word of FILA.KEYS: what stops one of them comes before what only lacks a consumer. reason says which part of them is stopped, by what and how long, or why the next one is not delivered.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -49,8 +50,9 @@ type queueStatsCall struct {
 	name   string
 	counts engine.Counts
 	now    time.Time
-	look   engine.Oldest
+	survey engine.Survey
 	looked bool
+	state  engine.QueueState
 	oldest time.Time
 	top    []engine.BusyKey
 	rest   engine.BusyKey
@@ -65,9 +67,9 @@ func (c *queueStatsCall) Apply(tx *engine.Tx) (err error) {
 	if err := c.Preflight(tx); err != nil {
 		return err
 	}
-	c.now, c.look.Queue = tx.Now(), c.name
+	c.now, c.survey.Queue = tx.Now(), c.name
 	if !c.looked { // else only the later steps run again after a wait
-		if c.oldest, err = tx.Oldest(&c.look); err != nil {
+		if c.state, c.oldest, err = tx.Survey(&c.survey); err != nil {
 			return err
 		}
 		c.looked = true
@@ -116,6 +118,7 @@ func (c *queueStatsCall) fields() *fields {
 	f.others(&c.counts)
 	f.number("redrive_taken", c.moving.Taken)
 	f.results(&c.counts)
+	f.state(&c.state)
 	return &f
 }
 
@@ -138,7 +141,7 @@ func figures() Spec {
 		Flags:      []string{"readonly"},
 		Access:     Look,
 		Reply: pageReply + "With QUEUE it is the page of that queue alone. A queue is a map: " + figuresFields(&engine.QueueFigures{}, time.Time{}).names() + ". " +
-			"Counts are as in FILA.STATS. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
+			"Counts are as in FILA.STATS, and so are state and reason. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
 			"they are of a sweep over all keys, swept_ms ago, which is nil for a queue without keys. " +
 			"wait_... are the times from being ready until the delivery, work_... those from the delivery until the end of the lease, since the start of the broker: " +
 			"half and 99 % of them are not longer. ordered is 1 for an ordered queue. scripts_open are the hooks that have failed too often in a row, see FILA.SCRIPT STATS.",
@@ -150,7 +153,7 @@ func figures() Spec {
 			{"FILA.FIGURES QUEUE orders", "..."},
 		},
 		Room:   pageOf[engine.QueueFigures](2, tinyRoom),
-		Memory: "2,400 bytes for each queue of COUNT",
+		Memory: "3,000 bytes for each queue of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
 			if in.Has("queue") && (in.Has("match") || in.Has("cursor") || in.Has("count")) {
 				return nil, command.Refuse("ERR", "QUEUE is a page of one queue, it does not go with MATCH, CURSOR and COUNT")
@@ -340,7 +343,7 @@ func answerExplanation(user *acl.User, take func(tx *engine.Tx) (engine.Explanat
 // explainFields returns the reason of the wait, then the state of the message, then that of its key.
 func explainFields(e *engine.Explanation, now time.Time) *fields {
 	var f fields
-	f.text("state", e.State)
+	f.text("state", e.State.String())
 	f.optional("reason", e.Reason)
 	f.optional("throttle", e.Throttle)
 	readyAt := e.ReadyAt

@@ -614,7 +614,7 @@ func TestStatesCountRefillsThatNothingHasLookedAt(t *testing.T) {
 		w.must(func(tx *Tx) (err error) { page, err = tx.Figures(&Figures{Queue: "q"}); return err })
 		return page
 	}
-	if n := states().Queues[0].States; n[stateNoConsumer] != 1 {
+	if n := states().Queues[0].States; n[KeyNoConsumer].Keys != 1 {
 		t.Errorf("states after a refill: %v", n)
 	}
 }

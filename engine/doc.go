@@ -42,6 +42,7 @@
 //	health.go                        whether the store takes writes
 //	figures/                         a package: what is counted and shown of queues and keys
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
+//	states.go                        why messages of keys and queues are where they are
 //	signals.go                       sums that fade with time
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
 //	bodies.go                        payloads that messages of several queues have in common

@@ -28,6 +28,7 @@ type QueueFigures struct {
 	DeadLetter, Ordered bool   // its messages are dead ones; it delivers one of a key at a time
 	PausedIn, PausedOut bool
 	Redriving           bool             // a redrive of it is running
+	State               QueueState       // from the last sweep, but for what has ended since
 	Hooks               [2]hook.Hook     // by hook.Kind; nil: none. Their Stats take a lock: not for a turn
 	Wait, Work          figures.Quantile // Work is of all outcomes
 	// Durations are copies, for requests that ask for them (Figures.Durations).
@@ -178,9 +179,13 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 	}
 	hooks, _ := c.out.snapshot.hooks.get(q.name)
 	f.Hooks = hooks.by
-	if k := q.figures.Swept(); k != nil {
-		f.KeyFigures = *k
+	k := q.figures.Swept()
+	if k == nil {
+		f.State = c.queueState(q, nil)
+		return f
 	}
+	f.KeyFigures = *k
+	f.State = c.queueState(q, &k.States)
 	return f
 }
 
@@ -268,11 +273,11 @@ func (s *sweep) advanceQueue(tx *Tx, q *queue) bool {
 // sample returns what a sweep looks at.
 func (c *core) sample(k *fairKey) figures.Sample {
 	state := c.keyState(k)
-	s := figures.Sample{Name: k.name, State: int(state), Depth: k.total, Delivered: k.stats.Delivered}
+	s := figures.Sample{Name: k.name, State: state, Depth: k.total, Ready: k.readyCount(), Delivered: k.stats.Delivered}
 	if k.window.Len() > 0 {
 		s.Since = k.window.First().since
 	}
-	if state != stateNoCredit && k.Open() {
+	if state != KeyNoCredit && k.Open() {
 		share, fair := c.shares(k)
 		s.Behind = fair - share
 	}

@@ -97,13 +97,12 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 		w.core.tasks.budget.turn = 16 + rng.IntN(turnUnits)
 		got := w.allFigures()["q"]
 
-		words := KeyStates()
 		var states [figures.KeyStates]int64
 		var oldest int64
 		values := [Orders]map[string]int64{{}, {}, {}, {}}
 		for k := range q.roster.All() {
 			i := c.describe(k)
-			states[slices.Index(words[:], i.State)]++
+			states[i.State]++
 			values[ByDepth][k.name], values[ByDelivered][k.name] = i.Depth, int64(i.Delivered)
 			if k.window.Len() > 0 {
 				since := k.window.First().since
@@ -112,15 +111,19 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 				}
 				values[ByAge][k.name] = c.now - since + 1
 			}
-			if i.State == KeyNoConsumer || i.State == KeyReady {
+			if i.State == KeyBusy || i.State == KeyNoConsumer || i.State == KeyReady {
 				values[ByBehind][k.name] = int64((i.FairShare - i.Share) * figures.BehindScale)
 			}
 		}
 		for i, n := range states {
 			seen[i] += n
 		}
-		if got.States != states || !got.OldestReady.Equal(unix(oldest)) || !got.SweptAt.Equal(unix(c.now)) {
-			t.Errorf("seed %d: the sweep has found %v and %v, want %v and %v", seed, got.States, got.OldestReady, states, unix(oldest))
+		found := [figures.KeyStates]int64{}
+		for i := range got.States {
+			found[i] = got.States[i].Keys
+		}
+		if found != states || !got.OldestReady.Equal(unix(oldest)) || !got.SweptAt.Equal(unix(c.now)) {
+			t.Errorf("seed %d: the sweep has found %v and %v, want %v and %v", seed, found, got.OldestReady, states, unix(oldest))
 		}
 		for by := range Orders {
 			top := got.Top[by]
@@ -142,13 +145,13 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 				}
 			}
 		}
-		if f := w.allFigures()["empty"]; f.States != [figures.KeyStates]int64{} || !f.SweptAt.IsZero() {
+		if f := w.allFigures()["empty"]; f.States != (figures.ByState{}) || !f.SweptAt.IsZero() {
 			t.Errorf("seed %d: a queue without keys: %+v", seed, f.KeyFigures)
 		}
 	}
 	for i, n := range seen {
-		if n == 0 && keyState(i) != stateReady && keyState(i) != stateLoading && keyState(i) != stateOrdered { //nolint:gosec // few
-			t.Errorf("no key was %s", KeyStates()[i])
+		if s := KeyState(i); n == 0 && s != KeyReady && s != KeyLoading && s != KeyOrdered && s != KeyNoConsumer { //nolint:gosec // few
+			t.Errorf("no key was %s", s)
 		}
 	}
 }
@@ -261,8 +264,8 @@ func TestASweepSurvivesWhatHappensToItsQueues(t *testing.T) {
 			w.sound()
 			for _, f := range page.Queues {
 				sum := int64(0)
-				for _, n := range f.States {
-					sum += n
+				for i := range f.States {
+					sum += f.States[i].Keys
 				}
 				if whole := f.Name == "before" || f.Name == "after"; whole && sum != 100 || sum != 0 && sum != 100 && sum != 5 {
 					t.Errorf("%s after %d turns: %d keys of %q have a state", name, turns, sum, f.Name)
@@ -271,8 +274,8 @@ func TestASweepSurvivesWhatHappensToItsQueues(t *testing.T) {
 			w.now = w.now.Add(2 * w.core.cfg.FiguresAge)
 			for queue, f := range w.allFigures() {
 				sum := int64(0)
-				for _, n := range f.States {
-					sum += n
+				for i := range f.States {
+					sum += f.States[i].Keys
 				}
 				if sum != f.Keys {
 					t.Errorf("%s after %d turns: the next sweep has found %d of %d keys of %q", name, turns, sum, f.Keys, queue)

@@ -201,7 +201,7 @@ func (c *core) explainFound(q *queue, f *foundMessage, before int64) Explanation
 		return x
 	}
 	x.Message.Position = before
-	if before > 0 && (x.State == KeyReady || x.State == KeyNoConsumer) {
+	if before > 0 && (x.State == KeyReady || x.State == KeyNoConsumer || x.State == KeyBusy) {
 		x.Reason = fmt.Sprintf("%d messages of its key are before it; %s", before, x.Reason)
 	}
 	x.noteTTL()

@@ -89,6 +89,11 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	return k
 }
 
+// readyCount returns how many of its messages are ready, also on disk; those in memory at least, while it is not counted.
+func (k *fairKey) readyCount() int64 {
+	return max(k.total-k.leased-k.delayed, int64(k.window.Len()), 0)
+}
+
 // idle reports whether the key can be forgotten: it has no messages of any status, and no
 // read that would return to it.
 func (k *fairKey) idle() bool { return k.counted && k.total == 0 && !k.window.Reading() }

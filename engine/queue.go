@@ -23,9 +23,10 @@ type queue struct {
 	keys         keyTable
 	order        *dispatch.Queue // of its keys
 	waiters      waiters
-	becameReady  bool // in events.ready
-	shrunk       bool // in events.shrunk
-	awaitingRead int  // keys with a backlog on disk and no message in memory
+	becameReady  bool  // in events.ready
+	shrunk       bool  // in events.shrunk
+	awaitingRead int   // keys with a backlog on disk and no message in memory
+	askedAt      int64 // when a consumer asked for messages last, Unix nanoseconds; 0: none has
 
 	// The change log, which off-loop reads of messages need, see reading.go:
 	logReaders int

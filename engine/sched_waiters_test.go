@@ -34,7 +34,7 @@ type waitingRoom struct {
 	failing bool
 
 	served, failed int // waits that ended with messages, or with a failed commit
-	met            map[string]int
+	met            map[KeyState]int
 }
 
 // endlessWait is a lease with BLOCK 0.
@@ -49,7 +49,7 @@ type endlessWait struct {
 func newWaitingRoom(t *testing.T, seed uint64) *waitingRoom {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 5)) //nolint:gosec // reproducible on purpose
-	h := &waitingRoom{r: r, store: storage.NewMemory(), units: []int{1, 4, 64, turnUnits}[r.IntN(4)], met: map[string]int{}}
+	h := &waitingRoom{r: r, store: storage.NewMemory(), units: []int{1, 4, 64, turnUnits}[r.IntN(4)], met: map[KeyState]int{}}
 	h.world = openWorld(t, h.store, time.Unix(1_700_000_000, 0), func(c *Config) {
 		c.Seed, c.Window, c.WindowTotal, c.ReadsMax, c.BodyBytes = seed, 2+r.IntN(4), 5+r.IntN(8), 1+r.IntN(3), int64(r.IntN(200))
 	})
@@ -227,7 +227,7 @@ func (h *waitingRoom) quiet() {
 			req := &ExplainKey{Queue: name, Key: fmt.Sprint("k", i)}
 			h.must(func(tx *Tx) (err error) { x, err = tx.ExplainKey(req); return err })
 			h.met[x.State]++
-			if (x.State == KeyNoConsumer || x.State == KeyReady || x.State == KeyLoading) && waits {
+			if (x.State == KeyBusy || x.State == KeyNoConsumer || x.State == KeyReady || x.State == KeyLoading) && waits {
 				h.t.Errorf("key %s of %s is in the state %q (%s), and a consumer waits for it", x.Key, name, x.State, x.Reason)
 			}
 		}
@@ -315,7 +315,7 @@ func TestAnUnboundedWaitEndsWithAMessage(t *testing.T) {
 	if testing.Short() {
 		seeds = 30
 	}
-	served, failed, met := 0, 0, map[string]int{}
+	served, failed, met := 0, 0, map[KeyState]int{}
 	for seed := *simFirst; seed < *simFirst+uint64(seeds) && !t.Failed(); seed++ {
 		h := newWaitingRoom(t, seed)
 		for range steps {
@@ -329,7 +329,7 @@ func TestAnUnboundedWaitEndsWithAMessage(t *testing.T) {
 		}
 	}
 	t.Logf("%d waits ended with messages, %d with a failed commit; keys were %v", served, failed, met)
-	for _, state := range []string{KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLeased, KeyDelayed, KeyEmpty} {
+	for _, state := range []KeyState{KeyBusy, KeyNoConsumer, KeyThrottled, KeyConcurrency, KeyPaused, KeyLeased, KeyDelayed, KeyEmpty} {
 		if met[state] == 0 {
 			t.Errorf("no key was ever in the state %q", state)
 		}

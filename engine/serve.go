@@ -76,6 +76,9 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Deliv
 	if c.health.failed != nil {
 		return nil
 	}
+	for _, q := range queues {
+		q.askedAt = c.now
+	}
 	var ds []*Delivery
 	most := max(req.Count, 1)
 	turn := c.waits.rotations.of(queues)

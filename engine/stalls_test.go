@@ -74,8 +74,8 @@ func acts() map[string]act {
 			return func(tx *Tx) error { _, _, err := tx.Keys(req); return err }
 		}},
 		"STATS": {turns: 2, call: func(*world) func(tx *Tx) error {
-			oldest := &Oldest{Queue: "q"}
-			return func(tx *Tx) error { _, err := tx.Oldest(oldest); return err }
+			survey := &Survey{Queue: "q"}
+			return func(tx *Tx) error { _, _, err := tx.Survey(survey); return err }
 		}},
 		"FIGURES": {turns: 3, call: func(*world) func(tx *Tx) error {
 			req := &Figures{Count: 10}

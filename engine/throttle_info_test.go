@@ -2,7 +2,10 @@
 
 package engine
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // FILA.THROTTLE counts the keys that wait for a throttle: those that could deliver if it
 // had capacity. A paused key and a key of a paused queue could not, also after a restart.
@@ -43,4 +46,43 @@ func TestAThrottleCountsTheKeysThatWaitForIt(t *testing.T) {
 	waiting("it is deleted", 1)
 	change(func(tx *Tx) error { return tx.PauseKey("a", "k1", false) })
 	waiting("the key is resumed", 2)
+}
+
+// Under a throttle by cost, keys wait before any consumer has asked for one of their messages; and of two keys of which
+// the bucket has tokens for one, the other does not deliver.
+func TestAThrottleByCostSaysWhatWaitsBeforeAConsumerAsks(t *testing.T) {
+	w := newWorld(t, nil)
+	rate, burst := 0.5, uint64(5)
+	w.throttle("t", ThrottleOptions{Rate: &rate, Burst: &burst, ByCost: true})
+	w.queue("z", QueueOptions{NoDLQ: true})
+	put := func(key string, cost uint32) {
+		req := &Enqueue{Queue: "z", Key: key, Payload: []byte("m"), Meta: Meta{Cost: cost, Throttles: []string{"t"}}}
+		if err := w.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		w.must(func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+	}
+	put("first", 4)
+	w.lease("z", 1)
+	put("k1", 3)
+	put("k2", 3)
+	var i ThrottleInfo
+	look := func() { w.must(func(tx *Tx) error { i, _ = tx.Throttle("t"); return nil }) }
+	if look(); i.Waiting != 2 || !i.NextAt.Round(time.Millisecond).Equal(w.now.Add(4*time.Second)) {
+		t.Errorf("%d keys wait, and the next token is due at %v, want 2 and %v", i.Waiting, i.NextAt, w.now.Add(4*time.Second))
+	}
+	w.Advance(4 * time.Second)
+	if look(); i.Waiting != 0 || !i.NextAt.IsZero() {
+		t.Errorf("the tokens are there, and %d keys wait until %v", i.Waiting, i.NextAt)
+	}
+	if k := w.key("z", "k1"); k.State != KeyBusy {
+		t.Errorf("k1 is %s: %s", k.State, k.Reason)
+	}
+	if k := w.key("z", "k2"); k.State != KeyThrottled || !k.BlockedBy[0].Saved || !k.ReadyAt.Round(time.Millisecond).Equal(w.now.Add(6*time.Second)) {
+		t.Errorf("k2 is %s until %v: %s", k.State, k.ReadyAt, k.Reason)
+	}
+	w.lease("z", 1)
+	if k := w.key("z", "k2"); k.State != KeyThrottled || k.BlockedBy[0].Saved {
+		t.Errorf("k1 is leased, and k2 is %s: %s", k.State, k.Reason)
+	}
 }

@@ -113,6 +113,7 @@ func (cl *class) Index() *int { return &cl.at }
 type flow struct {
 	throttle *throttle
 	entry    *entry
+	place    int     // index in entry.classes
 	tag      float64 // start tag of the next message of the class in entry; below 0: never set
 	reserved bool    // a slot and the needed tokens of the throttle are reserved for the claim of the class
 }
@@ -263,7 +264,9 @@ func (o *Order) classOf(q *Queue, k *Key, l *Set, cost uint32) (cl *class, befor
 	if cl == nil {
 		cl = &class{scheduler: s, sig: string(sig), flows: flows, at: -1, stopped: s.round, visits: newVisits()}
 		for i := range flows {
-			flows[i].entry = flows[i].throttle.entryOf(s, len(flows) > 1, cost)
+			e := flows[i].throttle.entryOf(s, len(flows) > 1, cost)
+			flows[i].entry = e
+			e.name(cl, &flows[i])
 		}
 		for _, d := range draws {
 			d.class = cl
@@ -345,7 +348,7 @@ func (o *Order) retire(cl *class) {
 		o.leaveBudget(d)
 	}
 	for i := range cl.flows {
-		cl.flows[i].entry.release(len(cl.flows) > 1)
+		cl.flows[i].entry.release(&cl.flows[i], len(cl.flows) > 1)
 	}
 }
 

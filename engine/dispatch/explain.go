@@ -1,6 +1,9 @@
 package dispatch
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Blocker is a throttle that does not admit the next message of a key now.
 type Blocker struct {
@@ -21,7 +24,8 @@ type Blocker struct {
 // admit the message now. Room that is reserved for a claim does not count.
 func (o *Order) blocker(k *Key, l *Set, cost uint32, i int) (b Blocker, blocks bool) {
 	t, need := l.set[i], l.need(i, cost)
-	admits, saved := t.admits(o.now, need), t.set.ByCost && o.savedBefore(k, t)
+	admits := t.admits(o.now, need)
+	before, saved := o.savedBefore(k, t, need)
 	if admits && !saved {
 		return b, false
 	}
@@ -40,24 +44,36 @@ func (o *Order) blocker(k *Key, l *Set, cost uint32, i int) (b Blocker, blocks b
 		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(o.now, tokens+t.reserved))
 	case saved:
 		b.Saved = true
-		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(o.now, t.required(t.nextNeed())+t.reserved))
+		b.Rate, b.NextAt = t.set.Rate, time.Unix(0, t.holdsAt(o.now, before+t.reserved))
 	}
 	return b, true
 }
 
-// savedBefore reports whether the tokens of a throttle by cost are saved for a message that comes
-// before the first message of a key.
-func (o *Order) savedBefore(k *Key, t *throttle) bool {
+// savedBefore reports whether the tokens of a throttle by cost are saved for messages that come before the first message
+// of a key: for a class that is next in its line, or for the key of its queue that is next, which leaves too few. tokens
+// is what the bucket has to hold until the message of the key may go, as far as is known.
+func (o *Order) savedBefore(k *Key, t *throttle, need int64) (tokens int64, saved bool) {
 	cl := k.class
-	if cl == nil {
-		return false
+	if cl == nil || !t.set.ByCost || cl.keys == 0 {
+		return 0, false
 	}
-	for i := range cl.flows {
-		if s := &cl.flows[i]; s.throttle == t {
-			return cl.state == classWaiting && cl.entry == s.entry || cl.state == classOpen && o.saved(cl, s)
-		}
+	i := slices.IndexFunc(cl.flows, func(s flow) bool { return s.throttle == t })
+	if i < 0 {
+		return 0, false
 	}
-	return false
+	s := &cl.flows[i]
+	if cl.state == classWaiting && cl.entry == s.entry || cl.state == classOpen && o.saved(cl, s) {
+		return t.required(t.nextNeed()), true
+	}
+	next := cl
+	if first := cl.scheduler.open.next(); first != nil && cl.state == classOpen && slices.ContainsFunc(first.flows, func(s flow) bool { return s.throttle == t }) {
+		next = first
+	}
+	if next.head() == k {
+		return 0, false
+	}
+	tokens = int64(next.head().placedCost) + t.required(need)
+	return tokens, !t.holds(o.now, tokens+t.reserved)
 }
 
 // LacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
@@ -138,6 +154,38 @@ func (o *Order) pausedKeys(t *throttle) (n int64) {
 	return n
 }
 
+// unaskedMax bounds the classes of a queue that unasked looks at.
+const unaskedMax = 8
+
+// unasked returns how many keys a throttle by cost does not admit while no class waits in its line, since no consumer has
+// asked for their messages, and the least that one of them takes. Of a queue with many classes at the throttle, the keys
+// of those beyond unaskedMax count as the throttle admits 1 token or not.
+func (t *throttle) unasked(now int64) (keys, least int64) {
+	least = 1
+	for q, e := range t.entries {
+		if q.paused || e.scheduler.detached {
+			continue
+		}
+		others := e.keys
+		for _, cl := range e.classes[:min(len(e.classes), unaskedMax)] {
+			if cl.keys == 0 {
+				continue
+			}
+			others -= int64(cl.keys)
+			if need := cl.need(cl.flowAt(t)); !t.admits(now, need) {
+				if keys == 0 || need < least {
+					least = need
+				}
+				keys += int64(cl.keys)
+			}
+		}
+		if others > 0 && !t.admits(now, 1) {
+			keys += others
+		}
+	}
+	return keys, least
+}
+
 // info describes a throttle, see pausedKeys for its time.
 func (o *Order) info(t *throttle) ThrottleInfo {
 	now := o.now
@@ -153,10 +201,13 @@ func (o *Order) info(t *throttle) ThrottleInfo {
 		i.Tokens = max(i.Tokens, 0)
 	}
 	next := t.nextNeed()
-	if t.owner != nil {
+	switch {
+	case t.owner != nil:
 		next = t.ownNeed()
+	case t.set.ByCost && t.line.Len() == 0:
+		i.Waiting, next = t.unasked(now)
 	}
-	if !t.admits(now, next) {
+	if i.Waiting == 0 && !t.admits(now, next) {
 		i.Waiting = t.naming() - o.pausedKeys(t)
 	}
 	if i.Waiting > 0 && !t.holds(now, t.required(next)) {

@@ -58,7 +58,7 @@ type entry struct {
 	scheduler *scheduler
 	waiting   intrusive.Heap[*class] // classes in state waiting that this throttle stopped, by start tag
 	eligible  int                    // open classes that a turn of this entry has opened and that have not delivered since
-	classes   int                    // classes that name the throttle, idle ones included
+	classes   []*class               // that name the throttle, idle ones included, in no order
 	several   int                    // of these, the ones that name other throttles as well
 	keys      int64                  // keys of these classes
 
@@ -131,20 +131,29 @@ func (t *throttle) entryOf(s *scheduler, several bool, cost uint32) *entry {
 		}
 		t.entries[q] = e
 	}
-	e.classes++
 	if several {
 		e.several++
 	}
 	return e
 }
 
-// release removes one class from the entry, and the entry from the throttle with its last
+// name adds a class with a flow that names the throttle.
+func (e *entry) name(cl *class, s *flow) {
+	s.place = len(e.classes)
+	e.classes = append(e.classes, cl)
+}
+
+// release removes one class from the entry, given by its flow, and the entry from the throttle with its last
 // class.
-func (e *entry) release(several bool) {
+func (e *entry) release(s *flow, several bool) {
 	if several {
 		e.several--
 	}
-	if e.classes--; e.classes > 0 {
+	last := len(e.classes) - 1
+	moved := e.classes[last]
+	e.classes[s.place], moved.flowAt(e.throttle).place = moved, s.place
+	e.classes[last] = nil
+	if e.classes = e.classes[:last]; last > 0 {
 		return
 	}
 	if e.throttle.entries[e.scheduler.queue] == e {
@@ -230,7 +239,7 @@ func (o *Order) admit(cl *class, k *Key) {
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		t, e := s.throttle, s.entry
-		if len(t.entries) == 1 && e.classes == 1 {
+		if len(t.entries) == 1 && len(e.classes) == 1 {
 			continue // no other class shares the throttle
 		}
 		share, behind := float64(cost)/float64(cl.weight), 0.0

@@ -37,6 +37,7 @@
 //	key.go        Key: deliveries and the share of the last minute
 //	idle.go       statistics of keys without messages
 //	busiest.go    the keys with the most deliveries
+//	state.go      why messages are where they are: the rule of states
 //	sweep.go      one look at all keys, for all requests: states, the oldest message, the top keys
 //	history.go    what queues did in the last ten minutes; line.go, the numbers of one of them
 package figures

@@ -10,14 +10,11 @@ import (
 // KeyFigures are what a sweep has found about the fairness keys of a queue that have messages. The
 // slices are shared and must not be changed.
 type KeyFigures struct {
-	States      [KeyStates]int64 // keys in each state, by the numbers of the engine
+	States      ByState          // keys in each state
 	OldestReady time.Time        // since when the message that is ready longest is ready; zero: none in memory
 	Top         [Orders][]string // the first keys in each order, at most TopKeysMax
 	SweptAt     time.Time        // when; zero: the queue has had no key since it was created or purged
 }
-
-// KeyStates is the number of states of a key with messages.
-const KeyStates = 10
 
 // Order is an order of fairness keys, the greatest first.
 type Order uint8
@@ -36,8 +33,8 @@ const TopKeysMax = 100
 
 // Add adds the figures of another queue, except for what a sum does not have.
 func (f *KeyFigures) Add(o *KeyFigures) {
-	for i, n := range o.States {
-		f.States[i] += n
+	for i := range o.States {
+		f.States[i].join(&o.States[i])
 	}
 	if t := o.OldestReady; !t.IsZero() && (f.OldestReady.IsZero() || t.Before(f.OldestReady)) {
 		f.OldestReady = t
@@ -83,8 +80,9 @@ func (s *Sweep) Recent(now, age int64, end uint32) bool {
 // Sample is a fairness key with messages.
 type Sample struct {
 	Name      string
-	State     int     // below KeyStates
+	State     State   // not Empty
 	Depth     int64   // messages
+	Ready     int64   // of these, those that are neither leased nor delayed
 	Delivered uint64  // since the start of the broker
 	Since     int64   // when its first message in memory became ready; 0: there is none
 	Behind    float64 // how far its share is below the fair share, if it may deliver; else 0
@@ -96,7 +94,7 @@ const BehindScale = 1e12
 // Add counts a key of the queue that is being swept.
 func (s *Sweep) Add(now int64, k Sample) {
 	s.Seen++
-	s.keys.States[k.State]++
+	s.keys.States.Add(&k)
 	s.top[ByDepth].offer(k.Depth, k.Name)
 	s.top[ByDelivered].offer(int64(k.Delivered), k.Name)
 	if k.Since != 0 {

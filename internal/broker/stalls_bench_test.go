@@ -194,10 +194,10 @@ func (s *stalls) looking() {
 		}
 		s.do(calls...)
 	})
-	oldest, known := &engine.Oldest{Queue: "big"}, false
+	survey, known := &engine.Survey{Queue: "big"}, false
 	s.once("STATS queue", func(tx *engine.Tx) error {
 		if !known {
-			if _, err := tx.Oldest(oldest); err != nil {
+			if _, _, err := tx.Survey(survey); err != nil {
 				return err
 			}
 			known = true

@@ -267,9 +267,9 @@ func writeQueue(f *families, q *engine.QueueFigures, now time.Time, l labels) {
 	}{{engine.StatusReady, c.Ready}, {engine.StatusDelayed, c.Delayed}, {engine.StatusLeased, c.Leased}, {engine.StatusDead, c.Dead}} {
 		f.number(queueMessages, s.n, l.with(labelState, s.state))
 	}
-	for i, state := range engine.KeyStates() {
-		if n := q.States[i]; n > 0 {
-			f.number(queueKeys, n, l.with(labelState, state))
+	for i := range q.States {
+		if n := q.States[i].Keys; n > 0 {
+			f.number(queueKeys, n, l.with(labelState, engine.KeyState(i).String())) //nolint:gosec // few
 		}
 	}
 	f.number(queueWaiters, c.Waiters, l)

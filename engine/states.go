@@ -1,0 +1,302 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/figures"
+)
+
+// KeyState is why the next message of a fairness key, or the ready messages of a queue, are not delivered, or that they
+// are about to be. Package figures has the rule: the first state that holds is the state. What holds is found here, on
+// request, for everything that shows a state.
+//
+// A state describes the first ready message of the key: a key whose other messages are leased
+// or delayed is ready if it has a ready one.
+type KeyState = figures.State
+
+// The states, in the order of the rule.
+const (
+	KeyPaused      = figures.Paused      // its deliveries or those of its queue are paused
+	KeyThrottled   = figures.Throttled   // waits for tokens only, until ReadyAt
+	KeyConcurrency = figures.Concurrency // waits for a lease to end, perhaps also for tokens
+	KeyNoCredit    = figures.NoCredit    // a budget does not cover its next message
+	KeyOrdered     = figures.Ordered     // in an ordered queue: waits for the message that is out
+	KeyBusy        = figures.Busy        // could deliver, and all consumers of the queue work
+	KeyNoConsumer  = figures.NoConsumer  // could deliver, and there is no consumer
+	KeyReady       = figures.Ready       // delivers when its turn comes
+	KeyLoading     = figures.Loading     // its next messages are being read from the store
+	KeyLeased      = figures.Leased      // all of its messages are leased, or leased and delayed
+	KeyDelayed     = figures.Delayed     // all of its messages are delayed
+	KeyEmpty       = figures.Empty       // it has no messages
+)
+
+// keyState returns the state of a key with messages.
+func (c *core) keyState(k *fairKey) KeyState {
+	q := k.queue
+	var f figures.Facts
+	f.Set(KeyPaused, q.set.PausedOut || k.paused)
+	f.Set(KeyOrdered, k.waitsForOthers())
+	if k.window.Len() > 0 {
+		if m := k.window.First(); m.throttles != nil {
+			c.refillFor(m)
+			f.Set(KeyNoCredit, !c.covered(m))
+			blocked, slots := c.order.Blocked(&k.Key, m.throttles.of(), m.cost)
+			f.Set(KeyThrottled, blocked && !slots)
+			f.Set(KeyConcurrency, slots)
+		}
+		f.Set(c.freeState(q), true)
+	}
+	f.Set(KeyLoading, k.window.More())
+	f.Set(KeyLeased, k.leased > 0)
+	f.Set(KeyDelayed, true)
+	return f.State()
+}
+
+// pollTime is for how long a consumer counts that has asked for messages and waits no more: those that ask again and
+// again do so more often.
+const pollTime = int64(time.Minute)
+
+// freeState returns the state of a message of a queue that nothing stops. The next turn delivers it if a consumer waits.
+func (c *core) freeState(q *queue) KeyState {
+	switch {
+	case q.waiters.Len() > 0:
+		return KeyReady
+	case q.figures.Leased > q.figures.Retrying:
+		return KeyBusy
+	case q.askedAt != 0 && c.now-q.askedAt < pollTime:
+		return KeyReady
+	default:
+		return KeyNoConsumer
+	}
+}
+
+// freeReason says why a message of a queue that nothing stops is where it is.
+func (c *core) freeReason(q *queue) string {
+	switch c.freeState(q) {
+	case KeyBusy:
+		return fmt.Sprintf("consumers hold %s of the queue, and none waits", amount(q.figures.Leased-q.figures.Retrying, "lease"))
+	case KeyNoConsumer:
+		return "no consumer holds a lease of the queue, waits, or has asked within a minute"
+	default:
+		return "consumers ask"
+	}
+}
+
+// QueueState is the state of a queue, as its ready messages have it.
+type QueueState struct {
+	State  KeyState
+	Reason string // what share of the ready messages is stopped, by what and how long, or why none is delivered; in a sentence
+}
+
+// queueState returns the state of a queue whose keys are by state as given; nil: that is not known. They may be of a
+// moment ago: a pause, consumers, and that no message is ready, are of now.
+func (c *core) queueState(q *queue, by *figures.ByState) QueueState {
+	var f figures.Facts
+	n, known := q.figures.Messages, int64(0)
+	if by != nil {
+		_, known = by.Stopped()
+	}
+	switch {
+	case q.figures.Counted && n.Total <= n.Leased+n.Delayed: // none is ready
+	case known > 0:
+		f = by.Facts(c.freeState(q))
+	case n.Total > n.Leased+n.Delayed:
+		f.Set(c.freeState(q), true)
+	}
+	f.Set(KeyPaused, q.set.PausedOut)
+	f.Set(KeyLeased, n.Leased > n.Retrying)
+	f.Set(KeyDelayed, n.Delayed+n.Retrying > 0)
+	s := QueueState{State: f.State()}
+	switch {
+	case s.State == KeyPaused && q.set.PausedOut:
+		s.Reason = pausedReason
+	case s.State == KeyLoading:
+		s.Reason = loadingReason
+	case s.State == KeyLeased:
+		s.Reason = leasedReason(n.Leased - n.Retrying)
+	case s.State == KeyDelayed:
+		s.Reason = delayedReason
+	case s.State == KeyEmpty:
+		s.Reason = emptyReason
+	default:
+		s.Reason = c.readyReason(q, by, s.State)
+	}
+	return s
+}
+
+// readyReason says what share of the ready messages of a queue is stopped, by what and how long, and why the others are
+// where they are.
+func (c *core) readyReason(q *queue, by *figures.ByState, state KeyState) string {
+	stopped, ready := int64(0), int64(0)
+	if by != nil {
+		stopped, ready = by.Stopped()
+	}
+	if stopped == 0 {
+		return c.freeReason(q)
+	}
+	var parts []string
+	longest := state
+	for s := range by {
+		in, at := &by[s], KeyState(s) //nolint:gosec // few
+		if at.Stops() == "" || in.Ready == 0 {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%d by %s (%s)", in.Ready, at.Stops(), amount(in.Keys, "key")))
+		if longest.Stops() == "" {
+			longest = at
+		}
+	}
+	reason := fmt.Sprintf("%s of %s are stopped: %s", share(stopped, ready), amount(ready, "ready message"), strings.Join(parts, ", "))
+	if in := &by[longest]; in.Since != 0 {
+		reason += fmt.Sprintf("; key %.80q waits longest, for %s", in.Key, c.since(in.Since))
+		if k := q.keys.get(in.Key); k != nil && c.keyState(k) == longest {
+			var i KeyInfo
+			c.spend(describeUnits - 1)
+			c.explainState(k, &i)
+			reason += ": " + i.Reason
+		}
+	}
+	if stopped < ready {
+		reason += "; of the others, " + c.freeReason(q)
+	}
+	return reason
+}
+
+// share says which part of a number of messages, at least one, is stopped.
+func share(stopped, of int64) string {
+	switch percent := 100 * stopped / of; {
+	case stopped == of:
+		return "all"
+	case percent == 0:
+		return "less than 1 %"
+	default:
+		return fmt.Sprintf("%d %%", percent)
+	}
+}
+
+// since says for how long something holds that began at a time.
+func (c *core) since(at int64) string {
+	if d := time.Duration(c.now - at).Truncate(time.Second); d > 0 {
+		return d.String()
+	}
+	return "less than a second"
+}
+
+// What is said of states that need no figures.
+const (
+	pausedReason  = "the deliveries of its queue are paused, FILA.QUEUE RESUME lets them go on"
+	loadingReason = "its next messages are being read from disk"
+	delayedReason = "its messages wait for their time"
+	emptyReason   = "it has no messages"
+)
+
+func leasedReason(n int64) string {
+	return fmt.Sprintf("consumers hold %d of its messages, and there are no others to deliver", n)
+}
+
+// explainState sets the state of a key with messages, and what it waits for.
+func (c *core) explainState(k *fairKey, i *KeyInfo) {
+	if k.window.Len() > 0 {
+		i.BlockedBy, i.Lacks = c.blockers(k.window.First()), c.lack(k.window.First())
+	}
+	if m := k.outOf(); m != nil {
+		i.WaitsFor = m.id
+	}
+	i.State = c.keyState(k)
+	switch i.State {
+	case KeyPaused:
+		i.Reason = "the key is paused, FILA.KEY RESUME lets it go on"
+		if k.queue.set.PausedOut {
+			i.Reason = pausedReason
+		}
+	case KeyThrottled, KeyConcurrency:
+		c.explainBlocked(i)
+	case KeyNoCredit:
+		i.Reason, i.ReadyAt = i.Lacks.reason(), i.Lacks.ReadyAt
+	case KeyOrdered:
+		c.explainOrdered(k, i)
+	case KeyBusy, KeyNoConsumer:
+		i.Reason = "it could deliver: " + c.freeReason(k.queue)
+	case KeyReady:
+		i.Reason = "it delivers when its turn comes"
+	case KeyLoading:
+		i.Reason = loadingReason
+	case KeyLeased:
+		i.Reason = leasedReason(k.leased)
+	case KeyDelayed:
+		i.Reason = delayedReason
+	case KeyEmpty:
+		i.Reason = emptyReason
+	}
+}
+
+// whole formats the whole tokens of a bucket.
+func whole(tokens float64) string { return plain(math.Floor(tokens + dispatch.TokenSlack)) }
+
+// slots says how many leases a throttle allows that has no free slot.
+func slotsReason(b *Blocker) string {
+	if b.Limit > 0 && uint64(b.Limit) < b.Concurrency {
+		return fmt.Sprintf("throttle %q allows %d of %d leases at a time now", b.Throttle, b.Limit, b.Concurrency)
+	}
+	return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
+}
+
+// reason says in half a sentence what the throttle lacks.
+func blockerReason(b *Blocker) string {
+	switch {
+	case b.Reserved:
+		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
+	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
+		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", slotsReason(b), whole(b.Tokens), b.Need)
+	case b.Concurrency > 0 && b.Rate > 0:
+		return slotsReason(b) + ", and has no token"
+	case b.Concurrency > 0:
+		return slotsReason(b)
+	case b.Saved:
+		return fmt.Sprintf("throttle %q saves its tokens for a message that comes before", b.Throttle)
+	case b.Need > int64(b.Burst):
+		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
+			b.Throttle, whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
+	case b.Need > 0:
+		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d, it gets %s a second", b.Throttle, whole(b.Tokens), b.Need, plain(b.Rate))
+	default:
+		return fmt.Sprintf("throttle %q has no token, it gets %s a second", b.Throttle, plain(b.Rate))
+	}
+}
+
+// explainBlocked describes a key that throttles do not admit. The key delivers again when the
+// last of them has room. That time is known only if all of them lack nothing but tokens.
+func (c *core) explainBlocked(i *KeyInfo) {
+	i.Throttle = i.BlockedBy[0].Throttle
+	reasons := make([]string, len(i.BlockedBy))
+	for n := range i.BlockedBy {
+		b := &i.BlockedBy[n]
+		reasons[n] = blockerReason(b)
+		if b.NextAt.After(i.ReadyAt) {
+			i.ReadyAt = b.NextAt
+		}
+	}
+	if i.State == KeyConcurrency {
+		i.ReadyAt = time.Time{}
+	}
+	i.Reason = strings.Join(reasons, "; ")
+}
+
+// explainOrdered says what a key in the state ordered waits for.
+func (c *core) explainOrdered(k *fairKey, i *KeyInfo) {
+	m := k.outOf()
+	if m == nil { // the store had several leases of the key
+		i.Reason = "a message of it is leased, and the next one goes out after it"
+		return
+	}
+	i.ReadyAt = unix(m.until)
+	if m.retrying {
+		i.Reason = fmt.Sprintf("message %s comes first, and waits for its next attempt", m.id)
+	} else {
+		i.Reason = fmt.Sprintf("message %s is leased, and the next one goes out when it has ended, or fails and is tried again", m.id)
+	}
+}
