@@ -281,6 +281,7 @@ const (
 	relayAs      = "RELAY.AS"      // user, name, library, its version, protocol, kinds of events of the client whose commands follow
 	relayReturn  = "RELAY.RETURN"  // queue, receipts: these deliveries did not reach their client
 	relayUnblock = "RELAY.UNBLOCK" // id of a connection: its wait for messages ends
+	relayAct     = "RELAY.ACT"     // user, address, command, object, before, after: what a client has changed on this node
 	relayUsers   = "RELAY.USERS"   // what version of the users this node has, after the commands before
 )
 
@@ -302,6 +303,9 @@ func (s *Session) fromNode(args [][]byte) bool {
 	case string(args[0]) == relayUnblock && len(args) == 2 && s.login.authed:
 		id, _ := command.ParseInt(args[1])
 		s.handler.submitUndo(unblock(uint64(id), false))
+		w.OK()
+	case string(args[0]) == relayAct && len(args) == 7 && s.login.authed:
+		s.handler.submitUndo(actOf(args[1:]))
 		w.OK()
 	case string(args[0]) == relayUsers && s.login.authed:
 		s.answer(usersVersion{s.handler}, smallRoom)

@@ -505,6 +505,7 @@ func TestWhatBudgetsAndSignalsNeed(t *testing.T) {
 		{"FILA.SIGNAL LIST", reads},
 		{"FILA.SIGNAL DEL acme", changes + " " + sells},
 		{"FILA.BUDGET DEL nosuch", changes + " " + sells},
+		{"FILA.AUDIT", changes + " " + sells},
 	} {
 		for _, user := range []string{"reader", "worker", "producer", "safe", "admin", "operator", "billing", "seller"} {
 			got := s.connect(user).do(strings.Fields(c.command)...)

@@ -434,6 +434,7 @@ func worstForms(f *flooded) map[string][][]string {
 		"FILA.SIGNAL GET":      one("FILA.SIGNAL GET one"),
 		"FILA.BUDGET CHARGE":   one("FILA.BUDGET CHARGE "+longName("budget", 1)+" 1 FORCE NOTE", value[:500]),
 		"FILA.BUDGET GET":      one("FILA.BUDGET GET " + longName("budget", 1)),
+		"FILA.AUDIT":           one("FILA.AUDIT COUNT 10000"),
 		"FILA.BUDGET HISTORY":  one("FILA.BUDGET HISTORY " + longName("budget", 1) + " COUNT 10000"),
 		"FILA.THROTTLE GET":    one("FILA.THROTTLE GET " + longName("throttle", 1)),
 		"FILA.CLUSTER STATUS":  one("FILA.CLUSTER STATUS"),

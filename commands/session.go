@@ -188,7 +188,7 @@ func (s *Session) handle(args [][]byte, left int) {
 	if s.elsewhere(c, args, silent) {
 		return
 	}
-	call, err := c.Spec.Parse(s, &s.in)
+	call, err := s.parse(c)
 	if p, ok := call.(preparer); ok && err == nil {
 		err = p.Prepare(s)
 	}
@@ -246,7 +246,7 @@ func (s *Session) local(c *entry, args [][]byte, silent bool) {
 	w := s.scratch()
 	before := s.prefs.mute
 	code := ""
-	if err := c.Spec.Local(s, &s.in, w); err != nil {
+	if err := s.act(c, w); err != nil {
 		w.Take()
 		code = s.writeError(w, err)
 	}

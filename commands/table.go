@@ -117,6 +117,9 @@ func filaCommands() []Spec {
 		// acl.go
 		whoAmI(),
 
+		// audit.go
+		auditList(),
+
 		// fila_cluster.go
 		filaCluster(),
 

@@ -211,7 +211,7 @@ func (s *Session) queue(c *entry, args [][]byte) error {
 	q := queued{command: c, args: args}
 	if c.Spec.Local == nil {
 		var err error
-		if q.call, err = c.Spec.Parse(s, &s.in); err != nil {
+		if q.call, err = s.parse(c); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (s *Session) inTransaction(q *queued, err error) []byte {
 	denied := err != nil
 	began := s.handler.engine.Elapsed()
 	if !denied {
-		err = q.command.Spec.Local(s, &s.in, w)
+		err = s.act(q.command, w)
 	}
 	if r, waits := s.later.(*nodeReply); waits { // not in a transaction
 		state := s.handler.replication()

@@ -67,6 +67,7 @@ type core struct {
 	history  history          // what queues did in the last ten minutes
 	signals  signalTable      // sums that fade with time
 	users    userTable        // users of a cluster
+	acts     actLog           // what administrators have changed
 	out      outbox           // the open batch and what follows its commit
 	health   health           // whether the store takes writes
 	time     timekeeper       // writes the time, and knows how far the system clock is behind it

@@ -44,6 +44,7 @@
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
 //	states.go                        why messages of keys and queues are where they are
 //	signals.go                       sums that fade with time
+//	acts.go                          what administrators have changed
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
 //	bodies.go                        payloads that messages of several queues have in common
 //	snapshot.go                      what connections read of the engine
@@ -177,6 +178,7 @@
 //	deduplication window  the period in which enqueues with the same id give one message
 //	unique id             an id that at most one message of a queue has, until that message ends
 //	result                what has become of a message, and the value of its ack
+//	act                   a change by an administrator, with its user, its client, and the setting before and after
 //	signal                a sum that fades with time, for a pair of subject and name
 //	subject               what a signal is about, such as a fairness key
 //	recurring message     a cron expression that enqueues one message per tick

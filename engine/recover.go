@@ -64,6 +64,9 @@ func (c *core) recover() error {
 	if err := c.recoverConfig(); err != nil {
 		return fmt.Errorf("recover configuration: %w", err)
 	}
+	if err := c.recoverActs(); err != nil {
+		return fmt.Errorf("recover acts: %w", err)
+	}
 	if err := c.recoverCron(); err != nil {
 		return fmt.Errorf("recover recurring messages: %w", err)
 	}

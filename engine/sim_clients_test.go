@@ -434,12 +434,15 @@ func (s *sim) setThrottle(cl *simClient) {
 		}
 		if take {
 			_, err := tx.DeleteThrottle(name)
-			return err
+			return errors.Join(err, tx.recordThrottle(name))
 		}
 		err := tx.SetThrottle(name, o)
 		if err == nil && !s.replaced {
 			t, _ := tx.core.order.Inside().Throttle(name)
 			s.oracle.throttleSet(name, &t.Limits, s.step.now)
+		}
+		if err == nil {
+			err = tx.recordThrottle(name)
 		}
 		return err
 	}, func(err error) {

@@ -24,7 +24,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong}, s.mutant) {
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong, actNotWritten}, s.mutant) {
 		b = s.lose(b)
 	}
 	if s.mutant == bodyFreedEarly {
@@ -73,6 +73,9 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			}
 			if s.mutant == signalTimeWrong && r.Family == storage.Signals {
 				r.Value = minuteEarlier(r.Value)
+			}
+			if s.mutant == actNotWritten && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, storage.StateAct)) && r.Family == storage.State && s.rng.IntN(4) == 0 {
+				return nil
 			}
 			if s.loseBudget(r) {
 				return nil

@@ -100,6 +100,13 @@ func fullScript() *storage.Script {
 	}
 }
 
+func fullAct() *storage.Act {
+	return &storage.Act{
+		At: 1_700_000_000_000_000_000, User: "anna", Addr: "192.0.2.7:50123", Command: "FILA.QUEUE ALTER", Object: "orders",
+		Before: "max_attempts=5", After: "max_attempts=3",
+	}
+}
+
 func fullReplica() *storage.Replica {
 	return &storage.Replica{Cluster: "0f8fad5b-d9cb-469f-a165-70867728950e", Index: 1 << 33, Term: 7, Number: 300}
 }
@@ -144,6 +151,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_binding":       fullBinding().Append(nil),
 		"record_cron":          fullCron().Append(nil),
 		"record_script":        fullScript().Append(nil),
+		"record_act":           fullAct().Append(nil),
 		"key_dedup":            storage.AppendDedupKey(nil, 42, 1_700_000_000_000_000_000, "\x00order-1"),
 		"record_dedup":         (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000}).Append(nil),
 		"key_unique":           storage.AppendDedupKey(nil, 42, storage.UniqueGeneration, "reindex-1"),

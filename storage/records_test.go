@@ -34,6 +34,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullQueue(), &q},
 		{fullCron(), &c},
 		{fullScript(), &s},
+		{fullAct(), &storage.Act{At: 9}},
 		{fullSignal(), &storage.Signal{At: 9}},
 		{fullBudget(), &storage.Budget{Made: 9}},
 		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
@@ -60,7 +61,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
+	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -152,7 +153,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		}
 	}
 	for name, r := range map[string]record{
-		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(),
+		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(), "Act": fullAct(),
 		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
 		"Binding":    fullBinding(),
 		"Body":       &storage.Message{Payload: []byte("x"), Headers: fullMessage().Headers},

@@ -90,6 +90,29 @@ func (s *Script) fields(c *codec) {
 	c.string(4, &s.User)
 }
 
+// Act is what an administrator has changed. Its key is ("act", number): 8 bytes that order all acts by age.
+type Act struct {
+	At                          int64 // nanoseconds since 1970
+	User, Addr, Command, Object string
+	Before, After               string // the setting as text; "": there was none, or it is none
+}
+
+// Append appends the encoded record.
+func (a *Act) Append(dst []byte) []byte { return encode(dst, a) }
+
+// Decode reads a record that Append made.
+func (a *Act) Decode(b []byte) error { return decode(b, a, Act{}, "act", nil) }
+
+func (a *Act) fields(c *codec) {
+	c.int64(1, &a.At)
+	c.string(2, &a.User)
+	c.string(3, &a.Addr)
+	c.string(4, &a.Command)
+	c.string(5, &a.Object)
+	c.string(6, &a.Before)
+	c.string(7, &a.After)
+}
+
 // Binding is a queue that gets the messages of a topic. Its key is ("topic", topic, queue): names.
 type Binding struct {
 	Headers []Header // patterns by name, all of which a message has to match

@@ -20,6 +20,7 @@ const (
 	StateCronMessage = "cron_message" // then name of a recurring message: its content, a Message
 	StateScript      = "script"       // then name of a queue, hook, and number: Script
 	StateTopic       = "topic"        // then topic and queue, by their names: Binding
+	StateAct         = "act"          // then number: Act
 )
 
 // EncodeUint returns a number as it is stored in State: 8 bytes, big-endian.
@@ -47,7 +48,7 @@ func CheckState(key, value []byte) (needs []byte, err error) {
 	if !ok {
 		return nil, fmt.Errorf("a piece of state of an unknown kind %.40q", parts[0])
 	}
-	if len(parts) != kind.parts || parts[0] == StateKey && len(parts[1]) != 4 {
+	if len(parts) != kind.parts || parts[0] == StateKey && len(parts[1]) != 4 || parts[0] == StateAct && len(parts[1]) != 8 {
 		return nil, fmt.Errorf("the key of a %s: %w", parts[0], ErrCorrupt)
 	}
 	if err := kind.decode(value); err != nil {
@@ -89,6 +90,7 @@ func stateKinds() map[string]stateKind {
 		StateTopic:       {3, func(b []byte) error { return new(Binding).Decode(b) }},
 		StateScript:      {4, func(b []byte) error { return new(Script).Decode(b) }},
 		StateCronMessage: {2, func(b []byte) error { return new(Message).Decode(b) }},
+		StateAct:         {2, func(b []byte) error { return new(Act).Decode(b) }},
 	}
 }
 

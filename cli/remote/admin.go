@@ -141,6 +141,14 @@ a NAME it is the time. fila restore makes a data directory of it.`,
 			examples: []string{"fila backup monday", "fila backup -o json"},
 		},
 		{
+			name: "audit", short: "Show what administrators have changed, the newest first",
+			long: `The broker keeps the last 1,000 changes: who made them, from where, and the setting before
+and after. It takes the right to FILA.AUDIT.`,
+			wire: "FILA.AUDIT", shape: pages, columns: "at user addr command object before after", none: "no changes",
+			options:  []option{limit()},
+			examples: []string{"fila audit --limit 20", "fila audit -o jsonl"},
+		},
+		{
 			name: "slowlog", short: "Show the commands that took long, the newest first",
 			run: (*call).slowlog, columns: "id at duration_us command client", none: "no slow commands",
 			options: []option{
