@@ -1,0 +1,185 @@
+package sqs
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Config is what a gateway needs. Broker is required.
+type Config struct {
+	// Broker is how the broker is reached: address, TLS, user and password. Users of access keys take the place of that
+	// user. Its ReadTimeout must be more than BlockFor.
+	Broker *redis.UniversalOptions
+
+	// KeysFile has the access keys, see [ReadKeys]. Empty: no request is verified, and all are the user of Broker.
+	KeysFile string
+
+	// PublicURL is what URLs of queues begin with, such as https://queues.example.org. Empty: the scheme and host that a
+	// client has asked.
+	PublicURL string
+
+	Region  string // in names of resources; empty: us-east-1
+	Account string // 12 digits, in URLs and names of resources; empty: 000000000000
+
+	// Observe is called after each request, for metrics. Nil: nothing is observed.
+	Observe func(action, code string, took time.Duration)
+
+	// Failed is called with what an operator should see, and never has a secret. Nil: it is dropped.
+	Failed func(error)
+}
+
+// BlockFor is how long one command waits for a message, and so how long a request may outlive its client.
+const BlockFor = time.Second
+
+// bodyMax bounds the body of a request: ten messages of the greatest size together, with all characters escaped.
+const bodyMax = 8 << 20
+
+// Gateway serves the API of SQS. Its methods may be called from several goroutines.
+type Gateway struct {
+	cfg  Config
+	keys *keyFile // nil: nothing is verified
+
+	mu      sync.Mutex
+	clients map[[2]string]*session // by user and password
+}
+
+// New returns a gateway. The error says what of cfg is not valid.
+func New(cfg Config) (*Gateway, error) {
+	if cfg.Region == "" {
+		cfg.Region = "us-east-1"
+	}
+	if cfg.Account == "" {
+		cfg.Account = "000000000000"
+	}
+	if !accountNames.MatchString(cfg.Account) {
+		return nil, fmt.Errorf("account %q: it must be 12 digits", cfg.Account)
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(string, string, time.Duration) {}
+	}
+	if cfg.Failed == nil {
+		cfg.Failed = func(error) {}
+	}
+	g := &Gateway{cfg: cfg, clients: map[[2]string]*session{}}
+	if cfg.KeysFile != "" {
+		keys, err := openKeys(cfg.KeysFile, cfg.Failed)
+		if err != nil {
+			return nil, err
+		}
+		g.keys = keys
+	}
+	return g, nil
+}
+
+// Close closes the connections to the broker.
+func (g *Gateway) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var all []error
+	for _, s := range g.clients {
+		all = append(all, s.client.Close())
+	}
+	clear(g.clients)
+	return errors.Join(all...)
+}
+
+// Ready returns nil if the broker answers.
+func (g *Gateway) Ready(ctx context.Context) error {
+	return g.session(AccessKey{}).client.Ping(ctx).Err()
+}
+
+// session is a user's connections to the broker, and what was read of queues with them.
+type session struct {
+	client redis.UniversalClient
+	queues recentQueues
+}
+
+// session returns the connections of the user of an access key.
+func (g *Gateway) session(k AccessKey) *session {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	as := [2]string{k.User, k.Password}
+	s := g.clients[as]
+	if s == nil {
+		o := *g.cfg.Broker
+		if k.User != "" {
+			o.Username, o.Password = k.User, k.Password
+		}
+		s = &session{client: redis.NewUniversalClient(&o)}
+		g.clients[as] = s
+	}
+	return s
+}
+
+// call is a request under way.
+type call struct {
+	*session
+	gateway *Gateway
+	ctx     context.Context //nolint:containedctx // a call is one request and ends with it
+	user    string          // the access key id; empty: nothing is verified
+	base    string          // what URLs of queues begin with
+}
+
+// ServeHTTP answers a request of a client of SQS.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	id := rand.Text()
+	name, code := "invalid", "ok"
+	defer func() { g.cfg.Observe(name, code, time.Since(began)) }()
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
+	p, perr := protocolOf(r, body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		err = requestTooLarge.of("the body of a request has at most %d bytes", bodyMax)
+	case err != nil:
+		return // the client is gone
+	default:
+		err = perr
+	}
+	var result any
+	if err == nil {
+		var act action
+		var known bool
+		if act, known = actions()[p.action()]; known {
+			name = p.action()
+			result, err = g.perform(r, body, p, act)
+		} else {
+			err = invalidAction.of("The action %q is not valid for this endpoint.", p.action())
+		}
+	}
+	if err != nil {
+		f := faulty(err)
+		code = f.kind.name
+		p.fail(w, id, f)
+		return
+	}
+	p.reply(w, id, result)
+}
+
+// perform verifies a request and carries it out.
+func (g *Gateway) perform(r *http.Request, body []byte, p protocol, act action) (any, error) {
+	var k AccessKey
+	if g.keys != nil {
+		var err error
+		if k, err = g.keys.authenticate(r, body, time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	c := &call{session: g.session(k), gateway: g, ctx: r.Context(), user: k.ID, base: g.cfg.PublicURL}
+	if c.base == "" {
+		c.base = "http://" + r.Host
+		if r.TLS != nil {
+			c.base = "https://" + r.Host
+		}
+	}
+	return act(c, p.decode)
+}

@@ -1,0 +1,344 @@
+package sqs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	official "github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/aws/smithy-go"
+	"github.com/redis/go-redis/v9"
+)
+
+// sdk is a client of the official SDK for a gateway. It signs its requests.
+func sdk(address, id, secret string) *official.Client {
+	return official.New(official.Options{
+		BaseEndpoint: &address, Region: "eu-central-1",
+		Credentials: credentials.NewStaticCredentialsProvider(id, secret, ""),
+	})
+}
+
+// codeOf is the code of an error of the SDK.
+func codeOf(err error) string {
+	if e, is := errors.AsType[smithy.APIError](err); is {
+		return e.ErrorCode()
+	}
+	return fmt.Sprint(err)
+}
+
+// keyed writes a file of access keys for a broker with the users that they are, and returns it.
+func keyed(t *testing.T) string {
+	t.Helper()
+	client := connected(t)
+	for user, rules := range map[string][]any{
+		"gateway":  {"~*", "+@all"},
+		"producer": {"%W~sdk*", "+@produce", "+fila.queue|info", "+fila.config|get"},
+	} {
+		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "ON", ">" + user + "-password"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "keys.json")
+	writeFile(t, file, `[{"access_key_id":"AKIA1","secret_access_key":"s1","user":"gateway","password":"gateway-password"},
+		{"access_key_id":"AKIA2","secret_access_key":"s2","user":"producer","password":"producer-password"}]`)
+	return file
+}
+
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheOfficialSDKDoesTheWholeLifeCycle(t *testing.T) {
+	ctx := t.Context()
+	c := sdk(serve(t, Config{KeysFile: keyed(t)}), "AKIA1", "s1")
+	made, err := c.CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("sdk"), Attributes: map[string]string{"VisibilityTimeout": "60"}, Tags: map[string]string{"a": "b"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := made.QueueUrl
+	sent, err := c.SendMessageBatch(ctx, &official.SendMessageBatchInput{QueueUrl: url, Entries: []types.SendMessageBatchRequestEntry{
+		{Id: aws.String("a"), MessageBody: aws.String("one"), MessageGroupId: aws.String("tenant")},
+		{Id: aws.String("b"), MessageBody: aws.String("two"), MessageAttributes: map[string]types.MessageAttributeValue{
+			"n": {DataType: aws.String("Number"), StringValue: aws.String("7")}, "b": {DataType: aws.String("Binary"), BinaryValue: []byte{0, 255}},
+		}},
+	}})
+	if err != nil || len(sent.Successful) != 2 { // the SDK has verified the digests
+		t.Fatal(sent, err)
+	}
+	got, err := c.ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: url, MaxNumberOfMessages: 10, WaitTimeSeconds: 20, MessageAttributeNames: []string{"All"}, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"}})
+	if err != nil || len(got.Messages) != 2 {
+		t.Fatal(got, err)
+	}
+	for _, m := range got.Messages {
+		if m.Attributes["SenderId"] != "AKIA1" || m.Attributes["ApproximateReceiveCount"] != "1" {
+			t.Error(m.Attributes)
+		}
+		if _, err := c.ChangeMessageVisibility(ctx, &official.ChangeMessageVisibilityInput{QueueUrl: url, ReceiptHandle: m.ReceiptHandle, VisibilityTimeout: 100}); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.DeleteMessage(ctx, &official.DeleteMessageInput{QueueUrl: url, ReceiptHandle: m.ReceiptHandle}); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.PurgeQueue(ctx, &official.PurgeQueueInput{QueueUrl: url}); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.DeleteQueue(ctx, &official.DeleteQueueInput{QueueUrl: url}); err != nil {
+		t.Error(err)
+	}
+	var none *types.QueueDoesNotExist
+	if _, err := c.GetQueueUrl(ctx, &official.GetQueueUrlInput{QueueName: aws.String("sdk")}); !errors.As(err, &none) {
+		t.Errorf("the URL of a queue that is deleted: %v", err)
+	}
+}
+
+func TestRequestsAreVerified(t *testing.T) {
+	ctx := t.Context()
+	file := keyed(t)
+	address := serve(t, Config{KeysFile: file})
+	list := func(id, secret string) string {
+		_, err := sdk(address, id, secret).ListQueues(ctx, &official.ListQueuesInput{})
+		if err == nil {
+			return ""
+		}
+		if strings.Contains(err.Error(), "s1") || strings.Contains(err.Error(), "password") {
+			t.Errorf("a secret is shown: %v", err)
+		}
+		return codeOf(err)
+	}
+	if got := list("AKIA1", "s1"); got != "" {
+		t.Error(got)
+	}
+	if got := list("AKIA1", "s2"); got != "SignatureDoesNotMatch" {
+		t.Error(got)
+	}
+	if got := list("AKIA9", "s1"); got != "InvalidClientTokenId" {
+		t.Error(got)
+	}
+	if _, failed := ask(t, address, "ListQueues", nil); failed != "MissingAuthenticationToken" {
+		t.Error(failed)
+	}
+	tampered := sdk(address, "AKIA1", "s1")
+	_, err := tampered.ListQueues(ctx, &official.ListQueuesInput{}, func(o *official.Options) {
+		o.HTTPClient = changing(func(r *http.Request) { r.URL.Path = "/other" })
+	})
+	if codeOf(err) != "SignatureDoesNotMatch" {
+		t.Errorf("a request that was changed: %v", err)
+	}
+	writeFile(t, file, `[{"access_key_id":"AKIA9","secret_access_key":"s9","user":"gateway","password":"gateway-password"}]`)
+	if err := os.Chtimes(file, time.Time{}, time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the file is read again", func() bool { return list("AKIA9", "s9") == "" })
+	if got := list("AKIA1", "s1"); got != "InvalidClientTokenId" {
+		t.Error(got)
+	}
+}
+
+// changing is an HTTP client that changes what is sent.
+type changing func(*http.Request)
+
+func (c changing) Do(r *http.Request) (*http.Response, error) {
+	c(r)
+	return http.DefaultClient.Do(r)
+}
+
+func TestAnAccessKeyHasTheRightsOfItsUser(t *testing.T) {
+	ctx := t.Context()
+	address := serve(t, Config{KeysFile: keyed(t)})
+	owner, producer := sdk(address, "AKIA1", "s1"), sdk(address, "AKIA2", "s2")
+	made, err := owner.CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("sdk-rights")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := producer.SendMessage(ctx, &official.SendMessageInput{QueueUrl: made.QueueUrl, MessageBody: aws.String("a")}); err != nil {
+		t.Error(err)
+	}
+	if _, err := producer.ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: made.QueueUrl}); codeOf(err) != "AccessDenied" {
+		t.Errorf("a receive without the right: %v", err)
+	}
+	if _, err := producer.CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("sdk-other")}); codeOf(err) != "AccessDenied" {
+		t.Errorf("a queue without the right: %v", err)
+	}
+}
+
+func TestKeysFilesThatAreNotValid(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys.json")
+	for text, want := range map[string]string{
+		"x": "not a JSON array", "{}": "not a JSON array",
+		`[{"access_key_id":"a"}]`: "entry 1",
+		`[{"access_key_id":"a","secret_access_key":"s3cret"},{"access_key_id":"a","secret_access_key":"b"}]`: "twice",
+	} {
+		writeFile(t, file, text)
+		if _, err := New(Config{Broker: options("127.0.0.1:1"), KeysFile: file}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, err := New(Config{Broker: options("127.0.0.1:1"), Account: "1"}); err == nil {
+		t.Error("an account of one digit")
+	}
+}
+
+func TestAClientThatIsGoneTakesNoMessage(t *testing.T) {
+	address := serve(t, Config{})
+	ask(t, address, "CreateQueue", map[string]any{"QueueName": "gone"})
+	url := address + "/000000000000/gone"
+	client := connected(t)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := sdk(address, "a", "b").ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: &url, WaitTimeSeconds: 20})
+		left <- err
+	}()
+	waits := func() bool {
+		list, err := client.Do(t.Context(), "FILA.STATS", "gone").Result()
+		fields, err := fieldsOf(list, err)
+		return err == nil && number(fields["waiters"]) > 0
+	}
+	until(t, "the receive waits", waits)
+	leave()
+	if err := <-left; err == nil {
+		t.Error("the receive has returned without its client")
+	}
+	until(t, "it waits no more", func() bool { return !waits() })
+	ask(t, address, "SendMessage", map[string]any{"QueueUrl": url, "MessageBody": "a"})
+	if out, _ := ask(t, address, "ReceiveMessage", map[string]any{"QueueUrl": url, "WaitTimeSeconds": 20}); at(out, "Messages.0.Body") != "a" {
+		t.Error(out)
+	}
+}
+
+func TestWithoutABrokerClientsAreAskedToTryAgain(t *testing.T) {
+	addr, err := reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, Config{Broker: options(addr)})
+	if _, failed := ask(t, address, "ListQueues", nil); failed != "ServiceUnavailable" {
+		t.Error(failed)
+	}
+}
+
+// TestNothingIsLostUnderKills sends through two gateways to a broker that is killed, and receives what was acknowledged.
+func TestNothingIsLostUnderKills(t *testing.T) {
+	kills, messages := 1, 300
+	if !testing.Short() {
+		kills, messages = 5, 5000
+	}
+	b := &broker{dir: t.TempDir()}
+	if err := b.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.kill() })
+	var gateways []*official.Client
+	for range 2 {
+		address := serve(t, Config{Broker: options(b.addr)})
+		gateways = append(gateways, sdk(address, "a", "b"))
+	}
+	ctx := t.Context()
+	again := func(do func() error) {
+		until(t, "a request succeeds", func() bool { return do() == nil })
+	}
+	var url *string
+	again(func() error {
+		made, err := gateways[0].CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("kills")})
+		if err == nil {
+			url = made.QueueUrl
+		}
+		return err
+	})
+	var acknowledged sync.Map
+	var count atomic.Int64
+	var group sync.WaitGroup
+	for p := range 4 {
+		group.Go(func() {
+			for i := 0; i < messages/4; i += 10 {
+				batch := &official.SendMessageBatchInput{QueueUrl: url}
+				for j := range 10 {
+					batch.Entries = append(batch.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(fmt.Sprint(j)), MessageBody: aws.String(fmt.Sprintf("%d-%d", p, i+j)), MessageGroupId: aws.String(fmt.Sprint("g", j%3))})
+				}
+				for len(batch.Entries) > 0 { // what failed is sent again
+					again(func() error {
+						out, err := gateways[p%2].SendMessageBatch(ctx, batch)
+						if err != nil {
+							return err
+						}
+						stored := map[string]bool{}
+						for _, s := range out.Successful {
+							stored[*s.Id] = true
+						}
+						var left []types.SendMessageBatchRequestEntry
+						for _, e := range batch.Entries {
+							if stored[*e.Id] {
+								acknowledged.Store(*e.MessageBody, true)
+								count.Add(1)
+							} else {
+								left = append(left, e)
+							}
+						}
+						batch.Entries = left
+						return nil
+					})
+				}
+			}
+		})
+	}
+	for k := range kills {
+		until(t, "messages are sent", func() bool { return count.Load() >= int64((k+1)*messages/(kills+2)) })
+		b.kill()
+		if err := b.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	group.Wait()
+	until(t, "every message is received", func() bool {
+		out, err := gateways[0].ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1})
+		if err != nil {
+			return false
+		}
+		for _, m := range out.Messages {
+			acknowledged.Delete(*m.Body)
+			if _, err := gateways[1].DeleteMessage(ctx, &official.DeleteMessageInput{QueueUrl: url, ReceiptHandle: m.ReceiptHandle}); err != nil {
+				return false
+			}
+		}
+		left := 0
+		acknowledged.Range(func(any, any) bool { left++; return true })
+		return left == 0
+	})
+}
+
+func TestErrorsOfTheBroker(t *testing.T) {
+	for text, want := range map[string]string{
+		"NOQUEUE no queue": "QueueDoesNotExist", "PAUSED x": "RequestThrottled", "MAXDEPTH x": "OverLimit",
+		"LOADING x": "ServiceUnavailable", "MISCONF x": "ServiceUnavailable", "OOM x": "ServiceUnavailable", "NOPERM x": "AccessDeniedException",
+	} {
+		if f := faulty(refusal(text)); f.kind.name != want {
+			t.Errorf("%s is %s, want %s", text, f.kind.name, want)
+		}
+	}
+	if f := faulty(errors.New("dial tcp 10.1.2.3:5555")); f.kind.name != "ServiceUnavailable" || strings.Contains(f.message, "10.1.2.3") {
+		t.Errorf("%v", f)
+	}
+}
+
+// refusal is an error that the broker has replied.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
+var _ redis.Error = refusal("")
