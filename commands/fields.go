@@ -10,6 +10,7 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/resp"
 )
 
@@ -105,6 +106,15 @@ func (f *fields) limit(name string, n uint64) {
 		return
 	}
 	f.count(name, n)
+}
+
+// given adds a number, or nil if it is not given.
+func (f *fields) given(name string, g queueset.Optional) {
+	if n, ok := g.Value(); ok {
+		f.count(name, n)
+		return
+	}
+	f.optional(name, "")
 }
 
 // amount adds a number, or nil.

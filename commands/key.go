@@ -19,21 +19,30 @@ func keyArgs(more ...Arg) []Arg {
 func keySet() Spec {
 	return Spec{
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "status",
-		Summary: "Sets the weight of a fairness key. It applies to the whole backlog from the key's next turn on, and is kept when the key is empty.",
-		Flags:   []string{"write", "denyoom", "fast"},
-		ACL:     []string{"admin"},
-		Args:    keyArgs(Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64}),
+		Summary: "Sets the weight of a fairness key, which applies to the whole backlog from the key's next turn on, " +
+			"and how many messages it may have, in place of the queue's KEYMAXDEPTH; 0 goes back to that. Both are kept when the key is empty.",
+		Flags: []string{"write", "denyoom", "fast"},
+		ACL:   []string{"admin"},
+		Args: keyArgs(Arg{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
+			Arg{Name: "n", Type: Integer, Token: "MAXDEPTH", Optional: true}),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.KEY SET orders tenant-1 WEIGHT 3", "OK"},
+			{"FILA.KEY SET orders tenant-2 MAXDEPTH 1000", "OK"},
 		},
 		Parse: func(s *Session, in *input) (call, error) {
-			if !in.Has("weight") {
+			if !in.Has("weight") && !in.Has("maxdepth") {
 				return nil, command.Refuse("ERR", "nothing to set, usage: "+in.Cmd.UsageLine())
 			}
-			queue, key := in.Text("queue"), in.Text("key")
+			queue, key, o := in.Text("queue"), in.Text("key"), engine.KeyOptions{}
 			weight, err := atLeastOne(in, "WEIGHT", "weight", s.handler.cfg.Limits.Weight)
-			return answerOK(func(tx *engine.Tx) error { return tx.SetKey(queue, key, engine.KeyOptions{Weight: &weight}) }), err
+			if in.Has("weight") {
+				o.Weight = &weight
+			}
+			if in.Has("maxdepth") {
+				o.MaxDepth = new(uint64(in.Integer("maxdepth", 0)))
+			}
+			return answerOK(func(tx *engine.Tx) error { return tx.SetKey(queue, key, o) }), err
 		},
 	}
 }
@@ -81,7 +90,7 @@ func parseKeyPause(paused bool) func(*Session, *input) (call, error) {
 func keyDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "integer",
-		Summary: "Resets the settings of a fairness key (weight 1, not paused), not its messages. Returns 1, or 0 if it had none.",
+		Summary: "Resets the settings of a fairness key (weight 1, not paused, as many messages as its queue says), not its messages. Returns 1, or 0 if it had none.",
 		Flags:   []string{"write", "fast"},
 		ACL:     []string{"admin"},
 		Args:    keyArgs(),
@@ -195,6 +204,7 @@ func keyFields(k *engine.KeyInfo, now time.Time) *fields {
 	f.texts("blocked_by", names)
 	f.lack(k.Lacks)
 	f.waitsFor(k)
+	f.count("max_depth", k.MaxDepth)
 	return f
 }
 

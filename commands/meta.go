@@ -8,6 +8,7 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/credit"
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // What producers say about a message, engine.Meta, has options in FILA.ENQUEUE, FILA.PUBLISH and
@@ -36,6 +37,9 @@ func hookedArgs() []Arg {
 		{Name: "key", Type: String, Token: "THROTTLE", Optional: true, Multiple: true},
 		{Name: "name", Type: String, Token: "BUDGET", Optional: true, Multiple: true},
 		{Name: "n", Type: Integer, Token: "CHARGE", Optional: true, Max: credit.ChargeMax},
+		{Name: "n", Type: Integer, Token: "MAXATTEMPTS", Optional: true, Max: math.MaxUint32},
+		{Name: "ms", Type: Integer, Token: "BACKOFF", Optional: true, Max: millisMax},
+		{Name: "ms", Type: Integer, Token: "MAXBACKOFF", Optional: true, Max: millisMax},
 		{Name: "header", Type: Block, Token: "HEADER", Optional: true, Multiple: true, Args: []Arg{
 			{Name: "name", Type: String}, {Name: "value", Type: String},
 		}},
@@ -56,6 +60,15 @@ func parseHooked(in *input, req *engine.Enqueue) {
 	if in.Has("charge") {
 		req.Charge = new(in.Integer("charge", 0))
 	}
+	given := func(slot string) queueset.Optional {
+		if !in.Has(slot) {
+			return 0
+		}
+		return queueset.Some(uint64(in.Integer(slot, 0)))
+	}
+	req.Retries = req.Retries.With(queueset.Retries{
+		MaxAttempts: given("maxattempts"), Backoff: given("backoff"), MaxBackoff: given("maxbackoff"),
+	})
 }
 
 // parseLast parses the last options.
@@ -76,7 +89,7 @@ type shown struct {
 // later names all together, are appended to it.
 const placed, later = 7, "later"
 
-func attributes() [7]shown {
+func attributes() [10]shown {
 	return [...]shown{
 		{"weight", func(f *fields, name string, m *engine.Meta) { f.number(name, int64(m.Weight)) }},
 		{"throttle", func(f *fields, name string, m *engine.Meta) { f.texts(name, m.Throttles) }},
@@ -85,7 +98,18 @@ func attributes() [7]shown {
 		{"budgets", func(f *fields, name string, m *engine.Meta) { f.texts(name, m.Budgets) }},
 		{"charge", func(f *fields, name string, m *engine.Meta) { f.number(name, m.Charge) }},
 		{"unique", func(f *fields, name string, m *engine.Meta) { f.optional(name, m.Unique) }},
+		{"max_attempts", func(f *fields, name string, m *engine.Meta) { f.given(name, retries(m).MaxAttempts) }},
+		{"backoff_ms", func(f *fields, name string, m *engine.Meta) { f.given(name, retries(m).Backoff) }},
+		{"max_backoff_ms", func(f *fields, name string, m *engine.Meta) { f.given(name, retries(m).MaxBackoff) }},
 	}
+}
+
+// retries returns those of a message, of which nothing need be given.
+func retries(m *engine.Meta) queueset.Retries {
+	if m.Retries == nil {
+		return queueset.Retries{}
+	}
+	return *m.Retries
 }
 
 // attributes adds attributes by the names of their fields, in the order of the table.

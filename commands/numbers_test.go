@@ -43,6 +43,7 @@ func numberedCommands() map[string]string {
 		"FILA.FIGURES CURSOR":           "FILA.FIGURES CURSOR #",
 		"FILA.FIGURES COUNT":            "FILA.FIGURES COUNT #",
 		"FILA.KEY SET WEIGHT":           "FILA.KEY SET q k WEIGHT #",
+		"FILA.KEY SET MAXDEPTH":         "FILA.KEY SET q k MAXDEPTH #",
 		"FILA.KEYS CURSOR":              "FILA.KEYS q CURSOR #",
 		"FILA.KEYS COUNT":               "FILA.KEYS q COUNT #",
 		"FILA.LEASE COUNT":              "FILA.LEASE none COUNT #",
@@ -127,6 +128,12 @@ func numberedCommands() map[string]string {
 		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x KEY k " + option + " #"
 		all["FILA.PUBLISH "+option] = "FILA.PUBLISH topic x KEY k " + option + " #"
 		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
+	}
+	for _, option := range []string{"MAXATTEMPTS", "BACKOFF", "MAXBACKOFF"} {
+		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x " + option + " #"
+		all["FILA.PUBLISH "+option] = "FILA.PUBLISH topic x " + option + " #"
+		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
+		all["FILA.SCRIPT TEST "+option] = "FILA.SCRIPT TEST q ON_ENQUEUE " + option + " #"
 	}
 	return all
 }

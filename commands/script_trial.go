@@ -129,6 +129,9 @@ func (c *scriptTestCall) fields(t *hook.Trial) *fields {
 	if c.kind == hook.OnEnqueue {
 		f.list("budgets", t.Enqueue.Budgets)
 		f.amount("charge", t.Enqueue.Charge)
+		f.given("max_attempts", t.Enqueue.Retry.MaxAttempts)
+		f.given("backoff_ms", t.Enqueue.Retry.Backoff)
+		f.given("max_backoff_ms", t.Enqueue.Retry.MaxBackoff)
 	}
 	return &f
 }

@@ -91,7 +91,7 @@ func TestUsageLineReadsLikeTheContract(t *testing.T) {
 		"fila.ack":        "FILA.ACK queue receipt [receipt ...] [USED n] [RESULT value]",
 		"fila.nack":       "FILA.NACK queue receipt [ERROR text] [DELAY ms | DEAD] [USED n]",
 		"fila.explain":    "FILA.EXPLAIN queue <KEY fairness-key | id>",
-		"fila.key|set":    "FILA.KEY SET queue key [WEIGHT n]",
+		"fila.key|set":    "FILA.KEY SET queue key [WEIGHT n] [MAXDEPTH n]",
 		"fila.config|set": "FILA.CONFIG SET key value [key value ...]",
 		"hello":           "HELLO [protover [AUTH username password] [SETNAME clientname]]",
 		"client|reply":    "CLIENT REPLY <ON | OFF | SKIP>",

@@ -103,7 +103,12 @@ func (b *sharedBody) add(c *core, m *message) {
 		b.ties = &ties{body: m.id}
 	}
 	b.holders.Messages = append(b.holders.Messages, string(c.messageKey(m)))
-	m.ties = b.ties
+	if t := m.tied(); t == (ties{}) {
+		m.ties = b.ties
+	} else {
+		t.body = b.ties.body
+		m.tie(t)
+	}
 }
 
 // storeBody stores a body once all of its messages are in the batch.
@@ -125,11 +130,13 @@ func (c *core) storeBody(b *sharedBody) {
 
 // leaveBody ends the share of a message that is removed in this batch.
 func (c *core) leaveBody(m *message) {
-	t, id := &c.bodies, m.tied().body
+	t, own := &c.bodies, m.tied()
+	id := own.body
 	if id == (ID{}) {
 		return
 	}
-	m.tie(m.tied().unique, ID{})
+	own.body = ID{}
+	m.tie(own)
 	counts := t.counts
 	n, counted := counts[id]
 	if !counted {

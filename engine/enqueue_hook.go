@@ -46,6 +46,7 @@ func (s *Snapshot) decide(req *Enqueue, now func() int64) {
 	if d.Charge != nil {
 		req.Charge = d.Charge
 	}
+	req.Retries = req.Retries.With(d.Retry)
 	req.hook, req.hookDelay = h, d.Delay // times checks it against the queue's time to live
 }
 

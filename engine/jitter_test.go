@@ -76,7 +76,7 @@ func TestJitterLeavesExplicitDelaysAlone(t *testing.T) {
 		}
 	}
 	q := w.core.queues.byName["q"]
-	if _, pause, _ := w.core.failureOutcome(q, 1, &hook.FailureDecision{Delay: new(55 * time.Millisecond)}); pause != 55*time.Millisecond {
+	if _, pause, _ := w.core.failureOutcome(&message{key: &fairKey{queue: q}}, 1, &hook.FailureDecision{Delay: new(55 * time.Millisecond)}); pause != 55*time.Millisecond {
 		t.Errorf("the pause of a hook: %s", pause)
 	}
 }

@@ -13,6 +13,7 @@ type KeyInfo struct {
 	Key                    string
 	Depth, Leased, Delayed int64 // messages; Depth counts those of any status
 	Weight                 uint32
+	MaxDepth               uint64 // messages that it may have, in place of the queue's KeyMaxDepth; 0: that
 	Deficit                int64  // credit left, in units of cost
 	Delivered              uint64 // deliveries
 	// Share is the part of the cost that the queue has delivered in about the last minute,
@@ -58,7 +59,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	set, pinned := q.settings[key]
 	idle := q.figures.Idle(uint64(hashName(key)), key)
 	return KeyInfo{
-		Key: key, Weight: max(set.Weight, 1), Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: emptyReason,
+		Key: key, Weight: max(set.Weight, 1), MaxDepth: set.MaxDepth, Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: emptyReason,
 		Delivered: idle.Delivered, Admitted: idle.Admitted, Refused: idle.Refused, Waited: idle.Waited,
 	}
 }
@@ -70,6 +71,9 @@ func (c *core) describe(k *fairKey) KeyInfo {
 		Key: k.name, Depth: max(k.total, 0), Leased: k.leased - k.retryingCount(), Delayed: max(k.delayed, 0) + k.retryingCount(), Weight: k.weight, Deficit: k.Deficit(),
 		Delivered: k.stats.Delivered,
 		Paused:    k.paused, Pinned: k.pinned, Counting: !k.counted,
+	}
+	if k.pinned {
+		i.MaxDepth = k.queue.settings[k.name].MaxDepth
 	}
 	i.Share, i.FairShare = c.shares(k)
 	tally := k.Key.Tally(c.now)

@@ -75,7 +75,7 @@ const LeaseExpired = "the lease expired"
 func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	q := m.key.queue
 	q.figures.Count(figures.Expired, 1)
-	dead, delay, reason := c.failureOutcome(q, m.attempt, d)
+	dead, delay, reason := c.failureOutcome(m, m.attempt, d)
 	if d == nil || d.Action == hook.FailureDefault && d.Delay == nil {
 		delay = 0 // by default a message is ready at once: its lease was pause enough
 	}
@@ -83,7 +83,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	if over && c.hasDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message with an expired lease cannot be read; it stays leased, retrying later")
-			m.until = c.now + int64(q.backoff(m.attempt)) + int64(c.cfg.RetryInterval)
+			m.until = c.now + int64(m.backoff(m.attempt)) + int64(c.cfg.RetryInterval)
 			c.leases.ends.Fix(m)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/internal/credit"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -21,17 +22,17 @@ type Meta = storage.Meta
 // the message is the owner of its unique id.
 func (m *message) give(meta *Meta, set *throttleSet, owner bool) {
 	m.cost, m.throttles, m.expires = max(meta.Cost, 1), set, meta.ExpiresAt
-	unique := ""
+	t := ties{body: meta.Body, retries: meta.Retries}
 	if owner {
-		unique = meta.Unique
+		t.unique = meta.Unique
 	}
-	m.tie(unique, meta.Body)
+	m.tie(t)
 }
 
 // meta is the reverse of give. The weight is that of the key, and the unique id that of the owner.
 func (m *message) meta() Meta {
 	t := m.tied()
-	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body}
+	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body, Retries: t.retries}
 	if l := m.throttles; l != nil {
 		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
 	}
@@ -74,19 +75,26 @@ func checkMeta(req *Enqueue, l *Limits) error {
 	if n := req.Charge; n != nil && (*n < 0 || *n > credit.ChargeMax) {
 		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", ErrInvalid, *n, int64(credit.ChargeMax))
 	}
+	if r := req.Retries; r != nil {
+		if err := r.Check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
 	return nil
 }
 
 // ties are what only few messages have. They are never changed, as messages may share them.
 type ties struct {
-	unique string // the unique id of which the message is the owner; "": none
-	body   ID     // the body that it holds together with messages of other queues; zero: none
+	unique  string            // the unique id of which the message is the owner; "": none
+	body    ID                // the body that it holds together with messages of other queues; zero: none
+	retries *queueset.Retries // its own; nil: those of its queue
 }
 
 // tie replaces the ties of a message.
-func (m *message) tie(unique string, body ID) {
-	if m.ties = nil; unique != "" || body != (ID{}) {
-		m.ties = &ties{unique, body}
+func (m *message) tie(t ties) {
+	if m.ties = nil; t != (ties{}) {
+		own := t // t itself stays on the stack where there are none
+		m.ties = &own
 	}
 }
 

@@ -81,7 +81,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		}
 	}
 	failed := m.attempt
-	dead, delay, reason := c.failureOutcome(q, failed, req.decided)
+	dead, delay, reason := c.failureOutcome(m, failed, req.decided)
 	switch {
 	case req.Dead:
 		dead, reason = true, reasonNack
@@ -181,15 +181,15 @@ func (tx *Tx) PreflightNack(req *Nack) error {
 }
 
 // failureOutcome decides what becomes of a message that has failed for the nth time: by the
-// hook's decision where d has one, else by the queue's settings. reason is set if dead is.
-func (c *core) failureOutcome(q *queue, failed uint32, d *hook.FailureDecision) (dead bool, delay time.Duration, reason string) {
+// hook's decision where d has one, else by its own retries or the queue's settings. reason is set if dead is.
+func (c *core) failureOutcome(m *message, failed uint32, d *hook.FailureDecision) (dead bool, delay time.Duration, reason string) {
 	if d == nil {
 		d = &hook.FailureDecision{}
 	}
 	if d.Delay != nil {
 		delay = min(*d.Delay, durationMax)
 	} else {
-		delay = c.retryDelay(q, failed)
+		delay = c.retryDelay(m, failed)
 	}
 	switch d.Action {
 	case hook.FailureRetry:
@@ -197,23 +197,28 @@ func (c *core) failureOutcome(q *queue, failed uint32, d *hook.FailureDecision) 
 	case hook.FailureDead:
 		return true, 0, reasonHook
 	default:
-		return q.attemptsExhausted(failed), delay, reasonAttempts
+		return m.attemptsExhausted(failed), delay, reasonAttempts
 	}
 }
 
 // attemptsExhausted reports whether a message with so many failures is not retried. With a
-// MaxAttempts of 0 a message is retried without limit.
-func (q *queue) attemptsExhausted(failed uint32) bool {
+// MaxAttempts of 0 it is retried without limit. In a dead-letter queue its own number does not
+// count: it has been used up, and there is nowhere else to go.
+func (m *message) attemptsExhausted(failed uint32) bool {
+	q := m.key.queue
 	most := q.set.Values[queueset.MaxAttempts]
+	if r := m.tied().retries; r != nil && !q.isDLQ() {
+		most = r.MaxAttempts.Or(most)
+	}
 	return most > 0 && uint64(failed) >= most
 }
 
 // retryDelay returns the backoff after the nth failure, shortened by a random part of up to
 // BackoffJitter percent, so that messages that failed together do not return together. It
 // is drawn once for each failure and its result is stored: a restart does not draw again.
-func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
-	full := q.backoff(failed)
-	most := int64(full/100) * int64(q.set.Values[queueset.BackoffJitter])
+func (c *core) retryDelay(m *message, failed uint32) time.Duration {
+	full := m.backoff(failed)
+	most := int64(full/100) * int64(m.key.queue.set.Values[queueset.BackoffJitter])
 	if most <= 0 {
 		return full
 	}
@@ -221,9 +226,18 @@ func (c *core) retryDelay(q *queue, failed uint32) time.Duration {
 }
 
 // backoff returns the full delay after the nth failure: Backoff, doubled with each further
-// failure up to MaxBackoff.
-func (q *queue) backoff(failed uint32) time.Duration {
+// failure up to MaxBackoff. A message's own Backoff without its own MaxBackoff is never cut: the
+// queue's MaxBackoff then is at least that.
+func (m *message) backoff(failed uint32) time.Duration {
+	q := m.key.queue
 	ms, most := q.set.Values[queueset.Backoff], q.set.Values[queueset.MaxBackoff]
+	if r := m.tied().retries; r != nil {
+		own, ok := r.Backoff.Value()
+		if ms = r.Backoff.Or(ms); ok {
+			most = max(most, own)
+		}
+		most = r.MaxBackoff.Or(most)
+	}
 	for ; failed > 1 && ms < most; failed-- {
 		if ms = 2 * ms; ms == 0 {
 			break

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // oracle judges a simulation only by the replies that its clients received.
 type oracle struct {
 	err      error
 	now      time.Time
-	attempts uint32 // the MaxAttempts of a queue; 0: no limit
+	attempts uint32                   // the MaxAttempts of a queue; 0: no limit
+	own      map[ID]queueset.Optional // of messages that have such a number of their own
 	tags     int
 
 	unknown  map[string]bool       // enqueued, but not answered
@@ -72,7 +74,7 @@ type oracleMsg struct {
 
 func newOracle() oracle {
 	return oracle{
-		unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
+		own: map[ID]queueset.Optional{}, unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
 		adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(),
@@ -153,8 +155,16 @@ func (o *oracle) delivered(d *Delivery) {
 	if o.now.Before(m.notBefore) {
 		o.fail("%s was delivered before %v", tag, m.notBefore)
 	}
-	if o.attempts > 0 && d.Attempt > o.attempts+m.extra && (d.Queue == "a" || d.Queue == "b") {
-		o.fail("%s was delivered as attempt %d of %d", tag, d.Attempt, o.attempts)
+	own, given := o.own[d.Receipt.ID].Value()
+	most := uint64(o.attempts)
+	if given {
+		most = own
+	}
+	if most > 0 && uint64(d.Attempt) > most+uint64(m.extra) && (d.Queue == "a" || d.Queue == "b") {
+		o.fail("%s was delivered as attempt %d of %d", tag, d.Attempt, most)
+	}
+	if _, mortal := o.ends[d.Receipt.ID]; given && own == 0 && d.Queue == "a.dlq" && !mortal && !m.mayDie {
+		o.fail("%s is dead, and its attempts have no limit", tag)
 	}
 	if m.leaseUntil, m.receipt, m.sure = d.LeaseUntil, d.Receipt, !before; before {
 		m.leaseUntil = time.Time{}

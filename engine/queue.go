@@ -43,6 +43,7 @@ type queue struct {
 	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
 	purgedAt    int64                  // when that was
 	settings    map[string]storage.Key // of keys that have some of their own
+	bounded     int                    // of these, those with a maximum depth
 	moving      *settingsMove          // they are being written under the next number
 	dedup       *generation.Group      // of deduplication ids; nil: it has none
 	results     *generation.Group      // nil: it has no results
@@ -51,10 +52,10 @@ type queue struct {
 	figures     figures.Queue
 }
 
-// limited reports whether the queue has a maximum depth, for which its messages must be
+// limited reports whether the queue, or a key of it, has a maximum depth, for which its messages must be
 // counted before an enqueue is admitted.
 func (q *queue) limited() bool {
-	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0
+	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0 || q.bounded > 0
 }
 
 // isDLQ says that the queue's messages are dead ones.
@@ -65,9 +66,15 @@ func (q *queue) full(key string) error {
 	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.figures.Total >= most {
 		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.figures.Total, "message"), most)
 	}
-	if most := int64(q.set.Values[queueset.KeyMaxDepth]); most > 0 {
+	most, by := int64(q.set.Values[queueset.KeyMaxDepth]), "KEYMAXDEPTH"
+	if q.bounded > 0 {
+		if own := int64(q.settings[key].MaxDepth); own > 0 {
+			most, by = own, "MAXDEPTH"
+		}
+	}
+	if most > 0 {
 		if k := q.keys.get(key); k != nil && k.total >= most {
-			return fmt.Errorf("%w: key %.512q of %q holds %s, its KEYMAXDEPTH is %d", ErrMaxDepth, key, q.name, amount(k.total, "message"), most)
+			return fmt.Errorf("%w: key %.512q of %q holds %s, its %s is %d", ErrMaxDepth, key, q.name, amount(k.total, "message"), by, most)
 		}
 	}
 	return nil

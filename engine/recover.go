@@ -204,7 +204,7 @@ func (c *core) recoverSettings() error {
 		}
 		no := binary.BigEndian.Uint32([]byte(parts[1]))
 		if q := c.queues.byNumber[no]; q != nil {
-			q.settings[parts[2]] = set
+			q.setKey(parts[2], set)
 		} else if n := len(c.detached.orphaned); n == 0 || c.detached.orphaned[n-1] != no {
 			c.detached.orphaned = append(c.detached.orphaned, no)
 		}
@@ -255,7 +255,7 @@ func (c *core) recoverKeys() error {
 			k.window.StartAt(window.Place{})
 			if set := q.settings[mk.Key]; !set.Pinned {
 				k.pinned = false
-				delete(q.settings, mk.Key)
+				q.unsetKey(mk.Key)
 			}
 			c.settle(k)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -210,7 +211,8 @@ func (tx *Tx) SetLearner(node string, learner bool) error {
 
 // KeyOptions are the settings of a fairness key that a command changes; nil: unchanged.
 type KeyOptions struct {
-	Weight *uint32 // from 1 to Limits.Weight
+	Weight   *uint32 // from 1 to Limits.Weight
+	MaxDepth *uint64 // messages that the key may have, in place of the queue's KeyMaxDepth; 0: that
 }
 
 // SetKey changes settings of a fairness key, which need not have messages. The settings affect
@@ -229,6 +231,12 @@ func (tx *Tx) SetKey(queue, key string, o KeyOptions) error {
 			return fmt.Errorf("%w: WEIGHT must be from 1 to %d", ErrInvalid, c.cfg.Limits.Weight)
 		}
 		set.Weight = *o.Weight
+	}
+	if o.MaxDepth != nil {
+		if *o.MaxDepth > math.MaxInt64 {
+			return fmt.Errorf("%w: MAXDEPTH must be from 0 to %d", ErrInvalid, int64(math.MaxInt64))
+		}
+		set.MaxDepth = *o.MaxDepth
 	}
 	c.pin(q, key, set)
 	return nil
@@ -249,7 +257,8 @@ func (tx *Tx) PauseKey(queue, key string, paused bool) error {
 }
 
 // ResetKey removes the settings of a fairness key, but not its messages, and reports whether
-// there were any. The key then has weight 1 and is not paused.
+// there were any. The key then has weight 1, is not paused, and may have as many messages as its
+// queue says.
 func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	c := tx.core
 	q, _, err := c.keySettings(queue, key)
@@ -259,7 +268,7 @@ func (tx *Tx) ResetKey(queue, key string) (bool, error) {
 	if _, ok := q.settings[key]; !ok {
 		return false, nil
 	}
-	delete(q.settings, key)
+	q.unsetKey(key)
 	c.deleteSettings(q, key)
 	c.out.sync = true
 	if k := q.keys.get(key); k != nil {
@@ -279,17 +288,38 @@ func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
 	if err := c.checkKey(key); err != nil {
 		return nil, storage.Key{}, err
 	}
+	set := q.settings[key]
 	if k := q.keys.get(key); k != nil {
-		return q, storage.Key{Weight: k.weight, Paused: k.paused}, nil
+		set.Weight, set.Paused = k.weight, k.paused
 	}
-	return q, q.settings[key], nil
+	return q, set, nil
+}
+
+// setKey gives a key settings of its own, in memory.
+func (q *queue) setKey(key string, set storage.Key) {
+	q.bounded += bounds(set) - bounds(q.settings[key])
+	q.settings[key] = set
+}
+
+// unsetKey takes them from it.
+func (q *queue) unsetKey(key string) {
+	q.bounded -= bounds(q.settings[key])
+	delete(q.settings, key)
+}
+
+// bounds is 1 for settings that bound the messages of the key.
+func bounds(set storage.Key) int {
+	if set.MaxDepth > 0 {
+		return 1
+	}
+	return 0
 }
 
 // pin stores settings as the key's own: they outlive the key's messages.
 func (c *core) pin(q *queue, key string, set storage.Key) {
 	set.Pinned = true
 	set.Weight = max(set.Weight, 1)
-	q.settings[key] = set
+	q.setKey(key, set)
 	c.putSettings(q, key, set)
 	c.out.sync = true
 	if k := q.keys.get(key); k != nil {
@@ -309,7 +339,8 @@ func (c *core) setWeight(k *fairKey, weight uint32) {
 	set := storage.Key{Weight: weight, Paused: k.paused, Pinned: k.pinned}
 	switch {
 	case k.pinned:
-		k.queue.settings[k.name] = set
+		set.MaxDepth = k.queue.settings[k.name].MaxDepth
+		k.queue.setKey(k.name, set)
 	case weight == 1:
 		c.dropKey(k)
 		return

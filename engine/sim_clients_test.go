@@ -5,6 +5,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"github.com/faisca/fila/internal/queueset"
 	"slices"
 	"time"
 )
@@ -159,6 +160,7 @@ func (s *sim) enqueue(cl *simClient) {
 			req.Throttles = append(req.Throttles, fmt.Sprintf("t%d", t))
 		}
 	}
+	own := s.giveRetries(req)
 	paid := s.tellHook(req, s.payFor(req))
 	tag := s.oracle.newTag(req.Queue, req.Key)
 	req.Payload = []byte(tag)
@@ -187,7 +189,7 @@ func (s *sim) enqueue(cl *simClient) {
 			return nil
 		}
 		if err == nil {
-			s.money.paid[id] = paid
+			s.money.paid[id], s.oracle.own[id] = paid, own
 		}
 		if req.TTL > 0 && err == nil {
 			s.oracle.ends[id] = tx.Now().Add(req.TTL)
@@ -217,6 +219,21 @@ func (s *sim) enqueue(cl *simClient) {
 			s.oracle.fail("enqueue: %v", err)
 		}
 	})
+}
+
+// giveRetries gives a part of the requests retries of their own, and returns how many attempts they
+// then have. Where the queue retries without limit no message dies of its failures, which other checks need.
+func (s *sim) giveRetries(req *Enqueue) queueset.Optional {
+	if s.rng.IntN(5) > 0 || s.w.attempts == 0 {
+		return 0
+	}
+	most, backoff := s.rng.Uint64N(5), s.rng.Uint64N(400)
+	r := queueset.Retries{MaxAttempts: queueset.Some(most), Backoff: queueset.Some(backoff), MaxBackoff: queueset.Some(backoff * most)}
+	if most == 0 || s.rng.IntN(2) == 0 {
+		r.Backoff, r.MaxBackoff = 0, 0
+	}
+	req.Retries = &r
+	return r.MaxAttempts
 }
 
 func (s *sim) lease(cl *simClient) {
@@ -454,7 +471,7 @@ func (s *sim) setThrottle(cl *simClient) {
 
 // setKey changes the settings of a fairness key.
 func (s *sim) setKey(cl *simClient) {
-	q, k, n := s.queue(), fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), s.rng.IntN(6)
+	q, k, n, depth := s.queue(), fmt.Sprintf("k%d", s.rng.IntN(s.w.keys)), s.rng.IntN(7), uint64(s.rng.IntN(12))
 	s.submit(cl, func(tx *Tx) error {
 		switch n {
 		case 0:
@@ -463,6 +480,8 @@ func (s *sim) setKey(cl *simClient) {
 			return tx.PauseKey(q, k, false)
 		case 3, 4:
 			return tx.SetKey(q, k, KeyOptions{Weight: new(uint32(1 + s.rng.IntN(5)))})
+		case 5:
+			return tx.SetKey(q, k, KeyOptions{MaxDepth: &depth})
 		default:
 			_, err := tx.ResetKey(q, k)
 			return err

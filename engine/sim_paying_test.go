@@ -85,5 +85,5 @@ func (s *sim) gatesOpen(tx *Tx, ds []*Delivery) {
 
 // notNow reports whether an enqueue was refused for a reason that passes.
 func notNow(err error) bool {
-	return refusal(err) || errors.Is(err, ErrPaused) || errors.Is(err, ErrCredit)
+	return refusal(err) || errors.Is(err, ErrPaused) || errors.Is(err, ErrCredit) || errors.Is(err, ErrMaxDepth)
 }

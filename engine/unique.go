@@ -32,7 +32,9 @@ func (c *core) owner(q *queue, id string, l *idLook) (ID, error) {
 // takeUnique makes a message that is stored in this batch the owner of a unique id, which is free.
 func (c *core) takeUnique(m *message, id string) {
 	q := m.key.queue
-	m.tie(id, m.tied().body)
+	t := m.tied()
+	t.unique = id
+	m.tie(t)
 	c.groupOf(q, storage.Dedup) // connections look its ids up from now on
 	e := storage.DedupEntry{ID: m.id, At: c.now, Key: m.key.name}
 	c.out.batch.Put(storage.Dedup, storage.AppendDedupKey(nil, q.no, storage.UniqueGeneration, id), e.Append(nil))
@@ -41,11 +43,13 @@ func (c *core) takeUnique(m *message, id string) {
 
 // freeUnique frees the unique id of a message that is removed in this batch.
 func (c *core) freeUnique(m *message) {
-	q, id := m.key.queue, m.tied().unique
+	q, t := m.key.queue, m.tied()
+	id := t.unique
 	if id == "" {
 		return
 	}
-	m.tie("", m.tied().body)
+	t.unique = ""
+	m.tie(t)
 	c.out.batch.Delete(storage.Dedup, storage.AppendDedupKey(nil, q.no, storage.UniqueGeneration, id))
 	c.dedup.taken.Add(dedupKey{q.no, id}, storage.DedupEntry{}, c.out.batchNo, c.now)
 }

@@ -54,7 +54,7 @@ type answer struct {
 	text   string
 	raw    []byte // text in a buffer that must be copied to be kept
 	number int64
-	is     bool // the header or setting exists
+	is     bool // the header, setting or attribute exists
 }
 
 // answer returns the value of the query for a message and settings, zero if it has none.

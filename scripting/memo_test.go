@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -22,6 +23,9 @@ func (c chance) of(options ...string) string { return options[c.IntN(len(options
 func (c chance) message() *hook.Message {
 	msg := &hook.Message{
 		Queue: c.of("orders", "x"), PayloadSize: c.IntN(3) * 70_000, Key: c.of(hook.DefaultKey, "acme", ""), Meta: storage.Meta{Weight: uint32(1 + c.IntN(2)), Throttles: []string{"a", "b", "c"}[:c.IntN(4)], Budgets: []string{"m", "n"}[:c.IntN(3)], Charge: int64(c.IntN(3)) << 32},
+	}
+	if c.IntN(2) == 0 {
+		msg.Retries = &queueset.Retries{MaxAttempts: queueset.Optional(c.IntN(3)), Backoff: queueset.Optional(c.IntN(3)), MaxBackoff: queueset.Optional(c.IntN(2))}
 	}
 	for range c.IntN(4) {
 		msg.Headers = append(msg.Headers, storage.Header{
@@ -104,7 +108,7 @@ func TestRememberedDecisionsAreTheScripts(t *testing.T) {
 		}
 	}
 	sees := []string{
-		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts", "msg.charge", "msg.budgets[1]",
+		"msg.queue", "msg.payload_size", "msg.fairness_key", "msg.weight", "#msg.throttle_keys", "msg.throttle_keys[1]", "#msg.headers", "msg.id", "msg.attempts", "msg.charge", "msg.max_attempts", "msg.backoff_ms", "msg.budgets[1]",
 		"msg.headers.tenant", "msg.headers['tier']", "msg.headers[msg.fairness_key]", "fila.get('weight.acme')", "fila.get(tostring(msg.headers.tenant), 'd')", "fila.signal(tostring(msg.headers.tenant), 'failed')",
 		"fila.budget(tostring(msg.headers.tenant))",
 		"(function() local s = '' for n, v in pairs(msg.headers) do s = s .. n .. v end return s end)()",

@@ -5,6 +5,7 @@ import (
 
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -23,20 +24,40 @@ func (m *machine) attribute(l *lua.LState, field string) lua.LValue {
 		return lua.LNil
 	}
 	m.trace.ask(askAttribute, field)
+	if !a.is {
+		return lua.LNil
+	}
 	return lua.LNumber(a.number)
 }
 
 // attributeAnswer returns an attribute that the memo models.
 func attributeAnswer(meta *storage.Meta, field string) (a answer, ok bool) {
+	var retries queueset.Retries
+	if meta.Retries != nil {
+		retries = *meta.Retries
+	}
 	switch field {
 	case "weight":
-		a.number = int64(meta.Weight)
+		a.number, a.is = int64(meta.Weight), true
 	case "charge":
-		a.number = meta.Charge
+		a.number, a.is = meta.Charge, true
+	case "max_attempts":
+		a.given(retries.MaxAttempts)
+	case "backoff_ms":
+		a.given(retries.Backoff)
+	case "max_backoff_ms":
+		a.given(retries.MaxBackoff)
 	default:
 		return a, false
 	}
 	return a, true
+}
+
+// given answers with a number that need not be given.
+func (a *answer) given(g queueset.Optional) {
+	if n, ok := g.Value(); ok {
+		a.number, a.is = int64(n), true
+	}
 }
 
 // decideAttribute reads a field of a result that decides an attribute.
@@ -56,7 +77,22 @@ func decideAttribute(d *hook.EnqueueDecision, v lua.LValue, field string, limits
 		})
 	case "charge":
 		return decode(&d.Charge, v, field, pointer(wholeUpTo[int64](0, credit.ChargeMax)))
+	case "max_attempts":
+		return decideGiven(&d.Retry.MaxAttempts, v, field, queueset.MaxAttempts)
+	case "backoff_ms":
+		return decideGiven(&d.Retry.Backoff, v, field, queueset.Backoff)
+	case "max_backoff_ms":
+		return decideGiven(&d.Retry.MaxBackoff, v, field, queueset.MaxBackoff)
 	default:
 		return unknown(field)
 	}
+}
+
+// decideGiven reads a number that takes the place of a setting of the queue, within the bounds of that.
+func decideGiven(dst *queueset.Optional, v lua.LValue, field string, s queueset.Setting) error {
+	row := queueset.Rows()[s]
+	return decode(dst, v, field, func(v lua.LValue) (queueset.Optional, string) {
+		n, bad := wholeUpTo(row.Min, row.Max)(v)
+		return queueset.Some(uint64(n)), bad
+	})
 }

@@ -9,6 +9,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -33,6 +34,8 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 		`{ budgets = { "a", "b", "c", "a", "d" } }`:  {Budgets: []string{"a", "b", "c", "d"}},
 		`{ budgets = { ("b"):rep(512) } }`:           {Budgets: []string{strings.Repeat("b", 512)}},
 		`{ charge = 1e12 }`:                          {Charge: new(int64(1e12))},
+		`{ max_attempts = 0, backoff_ms = 0 }`:       {Retry: queueset.Retries{MaxAttempts: 1, Backoff: 1}},
+		`{ max_backoff_ms = 3153600000000 }`:         {Retry: queueset.Retries{MaxBackoff: queueset.Some(3153600000000)}},
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
 		got, err := h.OnEnqueue(time.Now(), benchMessage(), nil, hook.Bounds{})
@@ -46,7 +49,7 @@ func same(a, b *hook.EnqueueDecision) bool {
 	return a.Key == b.Key && a.Weight == b.Weight && a.Cost == b.Cost &&
 		(a.Throttles == nil) == (b.Throttles == nil) && strings.Join(a.Throttles, "|") == strings.Join(b.Throttles, "|") &&
 		(a.Budgets == nil) == (b.Budgets == nil) && strings.Join(a.Budgets, "|") == strings.Join(b.Budgets, "|") &&
-		equal(a.Charge, b.Charge) && equal(a.Priority, b.Priority) && equal(a.Delay, b.Delay)
+		equal(a.Charge, b.Charge) && a.Retry == b.Retry && equal(a.Priority, b.Priority) && equal(a.Delay, b.Delay)
 }
 
 func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -88,6 +91,9 @@ func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 		`{ charge = -1 }`:                           "'charge' is -1, it must be between 0 and 1000000000000",
 		`{ charge = 1e12 + 1 }`:                     "'charge' is 1000000000001, it must be between 0 and 1000000000000",
 		`{ charge = 1 / 0 }`:                        "'charge' must be a whole number",
+		`{ max_attempts = 4294967296 }`:             "'max_attempts' is 4294967296, it must be between 0 and 4294967295",
+		`{ backoff_ms = -1 }`:                       "'backoff_ms' is -1, it must be between 0 and 3153600000000",
+		`{ max_backoff_ms = "1" }`:                  "'max_backoff_ms' must be a number, not a string",
 		`{ throttle_keys = "a" }`:                   "'throttle_keys' must be a list, not a string",
 		`{ throttle_keys = { "a", 7 } }`:            "'throttle_keys' [2] must be a string",
 		`{ throttle_keys = { "a", nil, "c" } }`:     "'throttle_keys' [2] must be a string, not a nil",
@@ -181,21 +187,21 @@ func TestSourcesAreRefusedWithTheirLine(t *testing.T) {
 func TestTheMessageIsSeenAsItIs(t *testing.T) {
 	s := patientSandbox(t, time.Minute)
 	msg := &hook.Message{
-		Queue: "q", PayloadSize: 1234, Key: "k", Meta: storage.Meta{Weight: 7, Throttles: []string{"t1", "t2"}, Budgets: []string{"b1"}, Charge: 1e12},
+		Queue: "q", PayloadSize: 1234, Key: "k", Meta: storage.Meta{Weight: 7, Throttles: []string{"t1", "t2"}, Budgets: []string{"b1"}, Charge: 1e12, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), MaxBackoff: queueset.Some(9)}},
 		Headers: []storage.Header{
 			{Name: []byte("a"), Value: []byte("1")}, {Name: []byte("b\x00"), Value: []byte("\xff\x00")}, {Name: []byte("a"), Value: []byte("2")},
 		},
 	}
 	const fields = `
 return table.concat({ msg.queue, msg.payload_size, msg.fairness_key, msg.weight, #msg.throttle_keys, msg.throttle_keys[2],
-  #msg.budgets, msg.budgets[1], msg.charge, tostring(msg.id), tostring(msg.attempts), tostring(msg.error), tostring(msg.payload), tostring(msg[1]), type(msg) }, "|")`
+  #msg.budgets, msg.budgets[1], msg.charge, msg.max_attempts, tostring(msg.backoff_ms), msg.max_backoff_ms, tostring(msg.id), tostring(msg.attempts), tostring(msg.error), tostring(msg.payload), tostring(msg[1]), type(msg) }, "|")`
 	const headers = `
 local s = msg.headers.a .. msg.headers["b\0"]:byte(1) .. tostring(msg.headers.c) .. tostring(msg.headers[1]) .. #msg.headers .. ";"
 for name, value in pairs(msg.headers) do s = s .. #name .. value:sub(1, 1):byte() .. "," end
 return s`
 	m := s.take()
 	for source, want := range map[string]string{
-		fields:  "q|1234|k|7|2|t2|1|b1|1000000000000|nil|nil|nil|nil|nil|userdata",
+		fields:  "q|1234|k|7|2|t2|1|b1|1000000000000|0|nil|9|nil|nil|nil|nil|nil|userdata",
 		headers: "2255nilnil3;149,2255,150,",
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) "+source+" end")

@@ -119,7 +119,7 @@ func FuzzBinding(f *testing.F) { fuzzRecord(f, fullBinding()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
 func FuzzAct(f *testing.F)     { fuzzRecord(f, fullAct()) }
 func FuzzKey(f *testing.F) {
-	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true})
+	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true, MaxDepth: 500})
 }
 func FuzzThrottle(f *testing.F) {
 	fuzzRecord(f, &storage.Throttle{Rate: 2.5, Burst: 10, Concurrency: 3, ByCost: true, AdaptiveMin: 2})

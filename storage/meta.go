@@ -1,6 +1,12 @@
 package storage
 
-import "time"
+import (
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/faisca/fila/internal/queueset"
+)
 
 // Meta is what a producer said about a message beside its content. It goes where the message
 // goes: into the records of the message and of its lease, into the record of a recurring
@@ -15,19 +21,45 @@ import "time"
 // scripts see of it in scripting/meta.go, and its limit and its place in memory, if it needs one, in
 // engine/meta.go.
 type Meta struct {
-	Throttles []string // throttle keys
-	Budgets   []string // that pay for it
-	Charge    int64    // to each of them
-	Weight    uint32   // of its fairness key, as given at enqueue; 0: not given
-	Cost      uint32   // 0: 1
-	ExpiresAt int64    // 0: never
-	Unique    string   // of which the queue has one message at a time; a dead one has had it; "": none
-	Body      ID       // that has the payload and the headers, see body.go; zero: the record itself has them
+	Throttles []string          // throttle keys
+	Budgets   []string          // that pay for it
+	Charge    int64             // to each of them
+	Weight    uint32            // of its fairness key, as given at enqueue; 0: not given
+	Cost      uint32            // 0: 1
+	ExpiresAt int64             // 0: never
+	Unique    string            // of which the queue has one message at a time; a dead one has had it; "": none
+	Body      ID                // that has the payload and the headers, see body.go; zero: the record itself has them
+	Retries   *queueset.Retries // how it is retried, in place of its queue's settings; nil: nothing of that is given. It is never changed
+}
+
+// later has the rows of the fields that came later, from a number on.
+func (m *Meta) later(c *codec, from protowire.Number) {
+	c.retries(from, &m.Retries)
+}
+
+// retries is three numbers, of a record that has none of them mostly.
+func (c *codec) retries(from protowire.Number, v **queueset.Retries) {
+	if *v != nil || c.next.num >= from && c.next.num < from+3 {
+		c.passRetries(from, v)
+	}
+}
+
+func (c *codec) passRetries(from protowire.Number, v **queueset.Retries) {
+	if *v == nil {
+		*v = new(queueset.Retries)
+	}
+	r := *v
+	c.uint64(from, (*uint64)(&r.MaxAttempts))
+	c.uint64(from+1, (*uint64)(&r.Backoff))
+	c.uint64(from+2, (*uint64)(&r.MaxBackoff))
+	if *r == (queueset.Retries{}) {
+		*v = nil
+	}
 }
 
 // sizeMax returns an upper bound of the bytes that Meta takes in a record.
 func (m *Meta) sizeMax() int {
-	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 4*numberMax
+	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 7*numberMax
 	for _, names := range [][]string{m.Throttles, m.Budgets} {
 		for _, name := range names {
 			n += fieldMax + len(name)
@@ -70,6 +102,7 @@ func (m *Message) fields(c *codec) {
 	c.int64(10, &m.Charge)
 	c.string(11, &m.Unique)
 	c.someID(messageBody, &m.Body)
+	m.later(c, 20)
 }
 
 func (l *Lease) fields(c *codec) {
@@ -90,6 +123,7 @@ func (l *Lease) fields(c *codec) {
 	c.string(15, &l.Unique)
 	c.bool(16, &l.Retrying)
 	c.someID(17, &l.Body)
+	l.later(c, 30)
 }
 
 func (r *Cron) fields(c *codec) {
@@ -114,4 +148,5 @@ func (r *Cron) fields(c *codec) {
 	c.bool(19, &r.Topic)
 	c.string(20, &r.Unique)
 	c.uint64(21, &r.Skipped)
+	r.later(c, 30)
 }

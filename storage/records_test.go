@@ -160,7 +160,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Holders":    &storage.Holders{Messages: []string{"x"}},
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1, Key: "acme"},
 		"Result":     &storage.Result{Value: []byte("x"), At: 1},
-		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true},
+		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true, MaxDepth: 500},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true, AdaptiveMin: 1},
 	} {
 		nums, _ := fieldsOf(t, r.Append(nil))

@@ -54,7 +54,8 @@ type Key struct {
 	Paused bool
 	// Pinned means that the settings belong to the key itself and are kept without
 	// messages.
-	Pinned bool
+	Pinned   bool
+	MaxDepth uint64 // messages that the key may have, in place of the queue's KEYMAXDEPTH; 0: that
 }
 
 // Append appends the encoded record.
@@ -67,6 +68,7 @@ func (k *Key) fields(c *codec) {
 	c.uint32(1, &k.Weight)
 	c.bool(2, &k.Paused)
 	c.bool(3, &k.Pinned)
+	c.uint64(4, &k.MaxDepth)
 }
 
 // Script is a source in the history of a hook. Its key is ("script", queue, hook, number): the

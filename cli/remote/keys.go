@@ -16,10 +16,13 @@ func keyRows() []row {
 			examples: []string{"fila keys show orders tenant-7", "fila keys show orders tenant-7 -o json"},
 		},
 		{
-			name: "keys set", args: "QUEUE KEY", short: "Set the weight of a fairness key",
+			name: "keys set", args: "QUEUE KEY", short: "Set the weight of a fairness key, or how many messages it may have",
 			wire: "FILA.KEY SET", done: "set $KEY of $QUEUE",
-			options:  []option{{"weight", "WEIGHT", number, "its `weight`, 1 to 1000000"}},
-			examples: []string{"fila keys set orders tenant-7 --weight 3", "fila keys set orders tenant-7 --weight 1"},
+			options: []option{
+				{"weight", "WEIGHT", number, "its `weight`, 1 to 1000000"},
+				{"max-depth", "MAXDEPTH", number, "the queue refuses messages of the key beyond `n`; 0: as the queue says"},
+			},
+			examples: []string{"fila keys set orders tenant-7 --weight 3", "fila keys set orders tenant-7 --max-depth 50000"},
 		},
 		{
 			name: "keys reset", args: "QUEUE KEY", short: "Remove the settings of a fairness key, never its messages",

@@ -27,6 +27,9 @@ type sample struct {
 	Throttles   []string          `json:"throttles"`
 	Budgets     []string          `json:"budgets"`
 	Charge      *int64            `json:"charge"`
+	MaxAttempts *int64            `json:"max_attempts"`
+	BackoffMs   *int64            `json:"backoff_ms"`
+	MaxBackoff  *int64            `json:"max_backoff_ms"`
 	Headers     map[string]string `json:"headers"`
 	PayloadSize int64             `json:"payload_size"`
 	Attempt     int64             `json:"attempt"`
@@ -82,8 +85,13 @@ func (s *sample) words() []string {
 	for _, b := range s.Budgets {
 		words = append(words, "BUDGET", b)
 	}
-	if s.Charge != nil {
-		words = append(words, "CHARGE", strconv.FormatInt(*s.Charge, 10))
+	for _, o := range []struct {
+		token string
+		given *int64
+	}{{"CHARGE", s.Charge}, {"MAXATTEMPTS", s.MaxAttempts}, {"BACKOFF", s.BackoffMs}, {"MAXBACKOFF", s.MaxBackoff}} {
+		if o.given != nil {
+			words = append(words, o.token, strconv.FormatInt(*o.given, 10))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		words = append(words, "HEADER", name, s.Headers[name])

@@ -22,6 +22,9 @@ func trialOptions() []option {
 		{"throttle", "THROTTLE", texts, "a `throttle` that the client names; may be repeated"},
 		{"budget", "BUDGET", texts, "a `budget` that the client names; may be repeated"},
 		{"charge", "CHARGE", number, "the `credits` that the client names"},
+		{"max-attempts", "MAXATTEMPTS", number, "the `attempts` that the client names"},
+		{"backoff", "BACKOFF", millis, "the first delay of a retry that the client names, a `duration`"},
+		{"max-backoff", "MAXBACKOFF", millis, "the longest one, a `duration`"},
 		{"header", "HEADER", pairs, "a header, `name=value`; may be repeated"},
 		{"payload-size", "PAYLOADSIZE", number, "the `bytes` of the payload"},
 		{"attempt", "ATTEMPT", number, "the failed `attempts`, for on_failure"},
@@ -56,8 +59,8 @@ written as %XX.`,
 
   {"name": "gold", "headers": {"tier": "gold"}, "expect": {"weight": 5}}
 
-Fields are key, weight, throttles, budgets, charge, headers, payload_size, attempt and
-error, of which all may be missing. Those of expect are compared with what the hook
+Fields are key, weight, throttles, budgets, charge, max_attempts, backoff_ms,
+max_backoff_ms, headers, payload_size, attempt and error, of which all may be missing. Those of expect are compared with what the hook
 decides. The exit code is 1 if one differs.`,
 			wire: "FILA.SCRIPT TEST", run: (*call).testScript, shape: fields, columns: "sample result",
 			options:  trialOptions(),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/histogram"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -68,14 +69,15 @@ type Message struct {
 // the values of the producer hold. Its values are within Limits. Slices and pointers are
 // shared with other decisions and must not be changed.
 type EnqueueDecision struct {
-	Key       string         // "": not decided
-	Weight    uint32         // 0: not decided
-	Cost      uint32         // 0: not decided
-	Throttles []string       // nil: not decided; empty: none
-	Priority  *uint8         // 0 to 9
-	Delay     *time.Duration // not negative; whole milliseconds
-	Budgets   []string       // nil: not decided; empty: none
-	Charge    *int64         // 0 to credit.ChargeMax; nil: the producer's, else the cost
+	Key       string           // "": not decided
+	Weight    uint32           // 0: not decided
+	Cost      uint32           // 0: not decided
+	Throttles []string         // nil: not decided; empty: none
+	Priority  *uint8           // 0 to 9
+	Delay     *time.Duration   // not negative; whole milliseconds
+	Budgets   []string         // nil: not decided; empty: none
+	Charge    *int64           // 0 to credit.ChargeMax; nil: the producer's, else the cost
+	Retry     queueset.Retries // what is given of it takes the place of what the producer gives
 }
 
 // SafeEnqueue returns the decision that stands in for a failed script. No rule of the
@@ -114,10 +116,10 @@ const (
 )
 
 // FailureDecision is the decision of an on_failure script. The zero value is the safe one:
-// attempts and backoff of the queue.
+// attempts and backoff of the message, else of the queue.
 type FailureDecision struct {
 	Action FailureAction
-	Delay  *time.Duration // not negative, whole milliseconds; nil: the queue's backoff
+	Delay  *time.Duration // not negative, whole milliseconds; nil: the backoff of the message, else of the queue
 }
 
 // View is what a script may look up besides its message. It is safe for concurrent use.

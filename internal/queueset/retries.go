@@ -1,0 +1,70 @@
+package queueset
+
+import (
+	"fmt"
+	"math"
+)
+
+// Retries is how often and when a message is retried: its own in place of the settings of its queue with the same
+// names. What is not given follows the queue.
+type Retries struct {
+	MaxAttempts Optional // failures after which it is dead; 0: it is retried without limit
+	Backoff     Optional // before the first retry, in milliseconds
+	MaxBackoff  Optional // before any retry, in milliseconds
+}
+
+// Check returns an error if a number is out of the bounds of its setting, or the longest backoff below the first.
+func (r Retries) Check() error {
+	rows := Rows()
+	for _, x := range [...]struct {
+		s     Setting
+		given Optional
+	}{{MaxAttempts, r.MaxAttempts}, {Backoff, r.Backoff}, {MaxBackoff, r.MaxBackoff}} {
+		if n, ok := x.given.Value(); ok && !rows[x.s].Allows(n) {
+			return fmt.Errorf("%s must be %s %s, not %d", rows[x.s].Token, rows[x.s].Range(), rows[x.s].Unit, n)
+		}
+	}
+	if least, most := r.Backoff.Or(0), r.MaxBackoff.Or(math.MaxUint64); most < least {
+		return fmt.Errorf("MAXBACKOFF %d is below BACKOFF %d", most, least)
+	}
+	return nil
+}
+
+// With returns these retries, which may be nil, with what is given of others in their place. It changes neither.
+func (r *Retries) With(others Retries) *Retries {
+	if others == (Retries{}) {
+		return r
+	}
+	var of Retries
+	if r != nil {
+		of = *r
+	}
+	of.MaxAttempts = others.MaxAttempts.orElse(of.MaxAttempts)
+	of.Backoff = others.Backoff.orElse(of.Backoff)
+	of.MaxBackoff = others.MaxBackoff.orElse(of.MaxBackoff)
+	return &of
+}
+
+// Optional is a number that need not be given: one more than the number, or 0 for none.
+type Optional uint64
+
+// Some returns a number that is given.
+func Some(n uint64) Optional { return Optional(n) + 1 }
+
+// Value returns the number; ok is false if none is given.
+func (o Optional) Value() (n uint64, ok bool) { return uint64(o) - 1, o != 0 }
+
+// Or returns the number, or another one if none is given.
+func (o Optional) Or(other uint64) uint64 {
+	if o == 0 {
+		return other
+	}
+	return uint64(o) - 1
+}
+
+func (o Optional) orElse(other Optional) Optional {
+	if o == 0 {
+		return other
+	}
+	return o
+}
