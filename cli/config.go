@@ -126,25 +126,26 @@ type Lua struct {
 
 // Limits are the maximum sizes and counts of what clients send.
 type Limits struct {
-	QueueName   int // bytes
-	Key         int // bytes
-	Headers     int
-	HeaderName  int // bytes
-	HeaderValue int // bytes
-	Payload     int // bytes
-	Result      int // bytes
-	Command     int // bytes
-	Throttles   int
-	Consumer    int // bytes
-	Reply       int // bytes
-	Script      int // bytes
-	History     int // bytes, of the sources of all scripts that were loaded before
-	Weight      uint32
-	Cost        uint32
-	Count       int
-	Crons       int
-	Budgets     int
-	Signals     int // pairs of subject and name
+	QueueName         int // bytes
+	Key               int // bytes
+	Headers           int
+	HeaderName        int // bytes
+	HeaderValue       int // bytes
+	Payload           int // bytes
+	Result            int // bytes
+	Command           int // bytes
+	Throttles         int
+	ThrottleInstances int
+	Consumer          int // bytes
+	Reply             int // bytes
+	Script            int // bytes
+	History           int // bytes, of the sources of all scripts that were loaded before
+	Weight            uint32
+	Cost              uint32
+	Count             int
+	Crons             int
+	Budgets           int
+	Signals           int // pairs of subject and name
 }
 
 // Signals configures sums that fade with time.

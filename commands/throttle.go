@@ -10,9 +10,9 @@ func throttle() Spec {
 
 func throttleSet() Spec {
 	return Spec{
-		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait for it; for a new throttle O(M) where M is the number of queues, and all fairness keys in slices", Returns: "status",
+		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of fairness keys that wait for it; for a new throttle and for a pattern O(1), and all fairness keys in slices", Returns: "status",
 		Summary: "Limits the messages of all queues that name the throttle: how many are delivered per second, and how many are leased " +
-			"at the same time. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given. " +
+			"at the same time. A key that ends in * is a pattern: each throttle key that begins with what precedes the * has a throttle of its own with these limits, unless it has a setting of its own or a pattern with a longer prefix covers it. Replaces what was set, at once, also for those that wait. RATE is a token bucket that holds BURST tokens, the most that go out at once after a pause: RATE rounded up if it is not given. " +
 			"A message takes one token, with BY COST as many as it costs. With ADAPTIVE fewer leases than CONCURRENCY are allowed while work fails, at least MIN, which is 1 if it is not given: " +
 			"a lease that expires or is nacked cuts the limit to 0.7 of it unless it began before the last cut, and acks let it grow again. A throttle that is adaptive already keeps its limit.",
 		Flags: []string{"write", "denyoom"},
@@ -31,6 +31,7 @@ func throttleSet() Spec {
 			{"FILA.THROTTLE SET tenant:1 CONCURRENCY 4", "OK"},
 			{"FILA.THROTTLE SET tokens:x RATE 1500 BURST 90000 BY COST", "OK"},
 			{"FILA.THROTTLE SET provider:x CONCURRENCY 50 ADAPTIVE MIN 2", "OK"},
+			{"FILA.THROTTLE SET tenant:* RATE 5 BURST 10 CONCURRENCY 4", "OK"},
 		},
 		Parse: func(_ *Session, in *input) (call, error) {
 			key, options := in.Text("key"), engine.ThrottleOptions{
@@ -45,7 +46,7 @@ func throttleSet() Spec {
 func throttleDel() Spec {
 	return Spec{
 		Name: "DEL", Group: "fila", Since: "0.1.0", Complexity: "O(N+M) where N is the number of fairness keys that wait for it and M the number of queues; all fairness keys in slices", Returns: "integer",
-		Summary: "Removes the limits of a throttle. Returns 1, or 0 if there were none.",
+		Summary: "Removes the limits of a throttle, which has those of a pattern then, if one covers it, or removes a pattern. Returns 1, or 0 if there were none.",
 		Flags:   []string{"write"},
 		ACL:     []string{"admin"},
 		Args:    []Arg{{Name: "key", Type: String}},
@@ -63,12 +64,14 @@ func throttleDel() Spec {
 func throttleGet() Spec {
 	return Spec{
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
-		Summary: "Returns the limits and counters of a throttle; nil if it has no limits.",
+		Summary: "Returns the limits and counters of a throttle or a pattern; nil if nothing limits it.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil if not set; " +
 			"tokens is what may go out at once, below 0 after a message that took more than the burst; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
 			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the tokens for the next message come, nil if no key waits for tokens; by_cost is 1 if a message takes its cost in tokens; " +
-			"min, limit and cuts are nil unless it is adaptive: limit is what it allows now, of which the whole part counts, from min to concurrency, and cuts how many failures have cut it since it was set or the broker has started.",
+			"min, limit and cuts are nil unless it is adaptive: limit is what it allows now, of which the whole part counts, from min to concurrency, and cuts how many failures have cut it since it was set or the broker has started; " +
+			"pattern is the pattern whose limits the throttle has, nil if it has a setting of its own; instances is nil but for a pattern: how many of its throttles are in memory. " +
+			"The counters of a pattern are sums over all of its throttles, its tokens are those of a new one. A throttle of a pattern that is not in memory is shown as a new one.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
 			{"FILA.THROTTLE GET provider:x", "(nil)"},
@@ -107,6 +110,12 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 	} else {
 		f.count("cuts", t.Cuts)
 	}
+	f.optional("pattern", t.Pattern)
+	if t.IsPattern {
+		f.number("instances", t.Instances)
+	} else {
+		f.optional("instances", "")
+	}
 	return f
 }
 
@@ -122,13 +131,14 @@ func blockerFields(b *engine.Blocker) *fields {
 	f.limit("need", uint64(b.Need))
 	f.flag("saved", b.Saved)
 	f.limit("limit", uint64(b.Limit))
+	f.optional("pattern", b.Pattern)
 	return &f
 }
 
 func throttleList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
-		Summary: "Returns the throttles that have limits, a page at a time.",
+		Summary: "Returns the throttles that have settings of their own, and patterns, a page at a time; with MATCH after them also the throttles of patterns that are in memory.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A throttle is a map as in FILA.THROTTLE GET.",
 		Args:    append([]Arg{}, pageOptions()...),
@@ -142,7 +152,7 @@ func throttleList() Spec {
 		Parse: func(_ *Session, in *input) (call, error) {
 			p := parsePage(in)
 			return answerPage(func(tx *engine.Tx) (uint64, []engine.ThrottleInfo, error) {
-				next, list := tx.Throttles(p.cursor, p.count, p.match)
+				next, list := tx.Throttles(p.cursor, p.count, !p.all, p.match)
 				return next, list, nil
 			}, throttleFields), nil
 		},

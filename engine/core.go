@@ -85,7 +85,7 @@ func newCore(cfg Config, store Store) *core {
 	if !cfg.LastBackup.IsZero() {
 		c.ops.backups.lastAt = cfg.LastBackup.UnixNano()
 	}
-	c.order.Order = dispatch.New(dispatch.Config{Quantum: cfg.Quantum}, host{c})
+	c.order.Order = dispatch.New(dispatch.Config{Quantum: cfg.Quantum, Instances: cfg.Limits.Instances}, host{c})
 	c.reset()
 	return c
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
 )
 
@@ -46,16 +47,17 @@ type Stats struct {
 	Crons      int64 // recurring messages
 	DeadCrons  int64 // those without a next tick, as their time zone is gone
 	Budgets    int64
-	Held       int64     // fairness keys that have come up and that a budget did not cover
-	Blocked    int64     // clients with a parked task
-	Writable   bool      // the store takes writes
-	Recoveries uint64    // in place, after failed commits
-	Turns      uint64    // turns of the loop
-	Tasks      uint64    // tasks applied
-	Commits    uint64    // batches committed
-	InMemory   int64     // messages in head caches
-	BodyBytes  int64     // payloads and headers in memory outside the store
-	Now        time.Time // of the turn
+	Held       int64              // fairness keys that have come up and that a budget did not cover
+	Blocked    int64              // clients with a parked task
+	Writable   bool               // the store takes writes
+	Recoveries uint64             // in place, after failed commits
+	Turns      uint64             // turns of the loop
+	Tasks      uint64             // tasks applied
+	Commits    uint64             // batches committed
+	InMemory   int64              // messages in head caches
+	BodyBytes  int64              // payloads and headers in memory outside the store
+	Instances  dispatch.Instances // throttles of patterns
+	Now        time.Time          // of the turn
 	Backup     BackupStatus
 	// Ticks of recurring messages that enqueued a message, and that did not.
 	Ticked, Missed uint64
@@ -76,7 +78,7 @@ func (tx *Tx) Stats() Stats {
 	n := &c.health.counters
 	return Stats{
 		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(len(c.cron.entries)), DeadCrons: int64(c.cron.dead), Budgets: int64(c.accounts.Len()), Held: c.order.Held(), Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
-		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes,
+		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Instances: c.order.Instances(),
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
 		ClockBehind: time.Duration(c.time.behind), Memory: c.health.memory, InUse: c.held(),

@@ -126,6 +126,8 @@
 //  34. A body that is counted is counted with at least the messages in memory that hold it.
 //  35. The time that was written last has been reached.
 //  36. The order of delivery has been told what stands at the head of each key.
+//  37. A pattern counts its instances and their leases. An instance that nothing names is to be forgotten, and
+//     no instance keeps limits of which a sweep has passed.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -198,6 +200,8 @@
 //	consumer, producer    a client that leases messages; one that enqueues them
 //	paused                excluded from intake or delivery by an operator
 //	throttle              a limit of rate, of concurrency, or both
+//	pattern               a setting whose limits hold for each throttle key with a prefix
+//	instance              the throttle of a key that has the limits of a pattern
 //	throttle set          the throttles that one message names
 //	token, burst          what a delivery takes from a token bucket; the capacity of the bucket
 //	debt                  tokens below zero, after a delivery that took more than the burst

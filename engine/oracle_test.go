@@ -327,7 +327,22 @@ type oracleBucket struct {
 	byCost              bool
 	concurrency         int64
 	at                  time.Time
+	set                 dispatch.Limits
 	lowered             bool // more slots may be in use than the limit since it was lowered
+}
+
+// throttlesSet has the buckets of the throttle keys that a setting or pattern of a name may be about be those that hold now.
+func (o *oracle) throttlesSet(c *core, name string, now time.Time) {
+	for i := range 3 {
+		key := fmt.Sprint("t", i)
+		if prefix, is := strings.CutSuffix(name, "*"); key != name && !(is && strings.HasPrefix(key, prefix)) {
+			continue
+		}
+		set := c.order.Inside().Limits(key)
+		if b := o.buckets[key]; b == nil || set == nil || b.set != *set {
+			o.throttleSet(key, set, now)
+		}
+	}
 }
 
 func (o *oracle) throttleSet(name string, set *dispatch.Limits, now time.Time) {
@@ -337,7 +352,7 @@ func (o *oracle) throttleSet(name string, set *dispatch.Limits, now time.Time) {
 	}
 	burst := float64(set.Burst)
 	o.buckets[name] = &oracleBucket{
-		tokens: burst, rate: set.Rate, burst: burst, byCost: set.ByCost, concurrency: int64(set.Concurrency), at: now, lowered: true,
+		set: *set, tokens: burst, rate: set.Rate, burst: burst, byCost: set.ByCost, concurrency: int64(set.Concurrency), at: now, lowered: true,
 	}
 }
 
@@ -412,9 +427,7 @@ func (o *oracle) crashed(now time.Time, c *core) {
 func (o *oracle) recovered(now time.Time, c *core) {
 	o.newSince, o.fenceBase = c.ids.last, c.fenceBase()
 	clear(o.buckets) // full again; a setting without a reply may exist or not
-	for name, t := range c.order.Inside().Throttles() {
-		o.throttleSet(name, &t.Limits, now)
-	}
+	o.throttlesSet(c, "t*", now)
 	for _, m := range o.byID {
 		if !o.now.Before(m.notBefore) {
 			m.notBefore = time.Time{} // it was due before the clock changed

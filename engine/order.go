@@ -96,8 +96,8 @@ func (c *core) reclassifyAll() {
 	s.stale, s.staleEnd, s.staleFrom = 0, c.queues.nextNumber, 0
 }
 
-// reclassifySlice moves keys to the classes that their next messages belong to now, a bounded
-// number in each turn. It need not be complete before the next delivery: Queue.Next moves a key that
+// reclassifySlice moves keys to the classes that their next messages belong to now, and gives instances of patterns the
+// limits that hold now, a bounded number in each turn. It need not be complete before the next delivery: Queue.Next moves a key that
 // comes up first.
 func (c *core) reclassifySlice() {
 	s := &c.order
@@ -113,5 +113,8 @@ func (c *core) reclassifySlice() {
 		}
 		c.detached.reclaimed++
 		s.stale, s.staleFrom = s.stale+1, 0
+	}
+	if most := c.detached.max - c.detached.reclaimed; most > 0 {
+		c.detached.reclaimed += s.Sweep(most)
 	}
 }

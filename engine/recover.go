@@ -43,7 +43,7 @@ func (c *core) recover() error {
 	}
 	c.reset()
 	before := c.order.before
-	c.order.before = nil                                      // also if the recovery fails: they keep the queues of before in memory
+	c.order.before = dispatch.Buckets{}                       // also if the recovery fails: they keep the queues of before in memory
 	c.waits.unblocked = append(c.waits.unblocked, waiting...) // also if the recovery fails: their clients wait for an answer
 	if err := c.recoverState(); err != nil {
 		return fmt.Errorf("recover state: %w", err)
@@ -176,7 +176,7 @@ func (c *core) recoverState() error {
 // but keep their level and counters over a recovery in place: before are the throttles of before it.
 func (c *core) recoverThrottles(before dispatch.Buckets) error {
 	c.order.Advance(c.now)
-	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottle), func(k, v []byte) error {
+	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottle), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
 			return fmt.Errorf("throttle %q: %w", k, storage.ErrCorrupt)
@@ -188,6 +188,8 @@ func (c *core) recoverThrottles(before dispatch.Buckets) error {
 		c.order.Restore(parts[1], dispatch.Limits(set), before)
 		return nil
 	})
+	c.order.RestoreInstances(before)
+	return err
 }
 
 // recoverSettings reads the settings of fairness keys. A crash during a purge may leave

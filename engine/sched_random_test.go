@@ -54,6 +54,7 @@ func newSetUp(seed uint64) *setUp {
 	if onDisk {
 		u.slack = 2 * u.quantum // a key whose read finds nothing misses a visit
 	}
+	u.patterns = seed%3 == 2
 	r := u.rng
 	u.contended = r.IntN(3) > 0
 	u.work = [...]func() time.Duration{
@@ -125,11 +126,23 @@ func (u *setUp) randomSet(shared []*schedThrottle) []*schedThrottle {
 	return set
 }
 
+// ownThrottle adds a throttle of one key, which has the limits of a pattern for several of them.
+func (u *setUp) ownThrottle(conc int) *schedThrottle {
+	if !u.patterns {
+		return u.throttle(0, 0, conc)
+	}
+	t := u.newThrottle()
+	t.settings = []string{fmt.Sprintf("own:%d:*", conc)}
+	t.name = fmt.Sprintf("own:%d:%d", conc, len(u.throttles))
+	t.set(0, 0, conc)
+	return t
+}
+
 func (u *setUp) randomKey(q *schedQueue, shared []*schedThrottle) {
 	r := u.rng
 	set := u.randomSet(shared)
 	if u.several && r.IntN(12) == 0 { // a limit of one tenant
-		own := u.throttle(0, 0, 1+r.IntN(2))
+		own := u.ownThrottle(1 + r.IntN(2))
 		u.own = append(u.own, own)
 		set = append(set, own)
 	}

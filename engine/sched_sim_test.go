@@ -48,6 +48,7 @@ type schedSim struct {
 	deliveries int
 	dos        int
 	faults     []string
+	patterns   bool // limits come from patterns as well as from settings of their own
 	quiet      bool // no checks after events: a set-up is being built
 	relaxed    bool // broken rules of fairness are counted instead of failing the test
 	broken     int  // events after which a message waited that could be delivered
@@ -259,8 +260,10 @@ func (q *schedQueue) pause(paused bool) {
 type schedThrottle struct {
 	sim         *schedSim
 	name        string
-	rate, burst float64 // 0: no limit
-	conc        int     // 0: no limit
+	settings    []string // the names under which it is set in turn: patterns and its own; empty: its own
+	sets        int      // how often it was set
+	rate, burst float64  // 0: no limit
+	conc        int      // 0: no limit
 	adaptive    *schedLimit
 	byCost      bool // a message takes its cost in tokens
 	tokens      float64
@@ -297,6 +300,10 @@ func (s *schedSim) newThrottle() *schedThrottle {
 	if len(s.throttles) >= 26 {
 		t.name = fmt.Sprint("T", len(s.throttles))
 	}
+	if s.patterns {
+		t.settings = []string{t.name + ":*", t.name + ":x", t.name + ":x*"}
+		t.name = t.settings[1]
+	}
 	s.throttles = append(s.throttles, t)
 	return t
 }
@@ -322,7 +329,25 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 		}
 		t.rate, t.burst, t.conc = rate, burst, conc
 		t.adaptive.set(conc)
-		return tx.SetThrottle(t.name, o)
+		name := t.name
+		if n := len(t.settings); n > 0 {
+			name = t.settings[t.sets%n]
+			t.sets++
+		}
+		if err := tx.SetThrottle(name, o); err != nil {
+			return err
+		}
+		for _, other := range t.settings { // those of less weight may stay
+			if len(other) > len(name) || other == t.name && name != t.name {
+				if _, err := tx.DeleteThrottle(other); err != nil {
+					return err
+				}
+			}
+		}
+		if name == t.name && len(t.settings) > 0 {
+			return tx.SetThrottle(t.name, o) // the pattern with a longer prefix is gone, and does not matter
+		}
+		return nil
 	})
 }
 
@@ -332,8 +357,12 @@ func (t *schedThrottle) remove() {
 		t.moves()
 		t.rate, t.conc = 0, 0
 		t.adaptive.set(0)
-		_, err := tx.DeleteThrottle(t.name)
-		return err
+		for _, name := range append(t.settings, t.name) {
+			if _, err := tx.DeleteThrottle(name); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -426,9 +426,9 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	}
 }
 
-// setThrottle changes or removes a throttle.
+// setThrottle changes or removes a throttle or a pattern.
 func (s *sim) setThrottle(cl *simClient) {
-	name := fmt.Sprintf("t%d", s.rng.IntN(3))
+	name := [...]string{"t0", "t1", "t2", "t*", "t1*", "t2*"}[s.rng.IntN(6)]
 	var o ThrottleOptions
 	if s.rng.IntN(3) > 0 {
 		o.Rate, o.ByCost = new(0.5+20*s.rng.Float64()), s.rng.IntN(2) == 0
@@ -447,17 +447,13 @@ func (s *sim) setThrottle(cl *simClient) {
 	take := s.rng.IntN(4) == 0
 	s.submit(cl, func(tx *Tx) error {
 		if !s.replaced {
-			s.oracle.throttleSet(name, nil, s.step.now)
+			defer s.oracle.throttlesSet(tx.core, name, s.step.now)
 		}
 		if take {
 			_, err := tx.DeleteThrottle(name)
 			return errors.Join(err, tx.recordThrottle(name))
 		}
 		err := tx.SetThrottle(name, o)
-		if err == nil && !s.replaced {
-			t, _ := tx.core.order.Inside().Throttle(name)
-			s.oracle.throttleSet(name, &t.Limits, s.step.now)
-		}
 		if err == nil {
 			err = tx.recordThrottle(name)
 		}

@@ -237,19 +237,27 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 // whole formats the whole tokens of a bucket.
 func whole(tokens float64) string { return plain(math.Floor(tokens + dispatch.TokenSlack)) }
 
-// slots says how many leases a throttle allows that has no free slot.
+// blockerName names a throttle, and the pattern whose limits it has.
+func blockerName(b *Blocker) string {
+	if b.Pattern != "" {
+		return fmt.Sprintf("throttle %q of pattern %q", b.Throttle, b.Pattern)
+	}
+	return fmt.Sprintf("throttle %q", b.Throttle)
+}
+
+// slotsReason says how many leases a throttle allows that has no free slot.
 func slotsReason(b *Blocker) string {
 	if b.Limit > 0 && uint64(b.Limit) < b.Concurrency {
-		return fmt.Sprintf("throttle %q allows %d of %d leases at a time now", b.Throttle, b.Limit, b.Concurrency)
+		return fmt.Sprintf("%s allows %d of %d leases at a time now", blockerName(b), b.Limit, b.Concurrency)
 	}
-	return fmt.Sprintf("throttle %q has %d of %d leases in use", b.Throttle, b.InUse, b.Concurrency)
+	return fmt.Sprintf("%s has %d of %d leases in use", blockerName(b), b.InUse, b.Concurrency)
 }
 
 // reason says in half a sentence what the throttle lacks.
 func blockerReason(b *Blocker) string {
 	switch {
 	case b.Reserved:
-		return fmt.Sprintf("what throttle %q has free is kept for a message that needs several throttles", b.Throttle)
+		return fmt.Sprintf("what %s has free is kept for a message that needs several throttles", blockerName(b))
 	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
 		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", slotsReason(b), whole(b.Tokens), b.Need)
 	case b.Concurrency > 0 && b.Rate > 0:
@@ -257,14 +265,14 @@ func blockerReason(b *Blocker) string {
 	case b.Concurrency > 0:
 		return slotsReason(b)
 	case b.Saved:
-		return fmt.Sprintf("throttle %q saves its tokens for a message that comes before", b.Throttle)
+		return fmt.Sprintf("%s saves its tokens for a message that comes before", blockerName(b))
 	case b.Need > int64(b.Burst):
-		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
-			b.Throttle, whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
+		return fmt.Sprintf("%s has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
+			blockerName(b), whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
 	case b.Need > 0:
-		return fmt.Sprintf("throttle %q has %s tokens, the message takes %d, it gets %s a second", b.Throttle, whole(b.Tokens), b.Need, plain(b.Rate))
+		return fmt.Sprintf("%s has %s tokens, the message takes %d, it gets %s a second", blockerName(b), whole(b.Tokens), b.Need, plain(b.Rate))
 	default:
-		return fmt.Sprintf("throttle %q has no token, it gets %s a second", b.Throttle, plain(b.Rate))
+		return fmt.Sprintf("%s has no token, it gets %s a second", blockerName(b), plain(b.Rate))
 	}
 }
 

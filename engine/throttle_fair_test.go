@@ -152,7 +152,7 @@ func TestThrottledKeysTakeNothingFromTheOthers(t *testing.T) {
 	}
 	var refused, passed uint64
 	m.must(func(tx *Tx) error {
-		_, list := tx.Throttles(0, throttled, func(string) bool { return true })
+		_, list := tx.Throttles(0, throttled, false, func(string) bool { return true })
 		for i := range list {
 			refused, passed = refused+list[i].Refused, passed+list[i].Admitted
 		}

@@ -88,6 +88,9 @@ func (o *ThrottleOptions) adapt(set *storage.Throttle) error {
 // toward Concurrency, and may exceed it until they end. A throttle that was adaptive and still is
 // keeps its limit, within the new bounds. The setting is durable when the reply leaves.
 //
+// A key that ends in * is a pattern: each throttle key that begins with what precedes the * and has no setting of its
+// own has a throttle of its own with these limits, by the pattern with the longest prefix.
+//
 // Errors: ErrMisconf, ErrInvalid, ErrTooBig.
 func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	c := tx.core
@@ -114,8 +117,8 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	return nil
 }
 
-// DeleteThrottle deletes the setting of a throttle key, which then limits nothing, and reports
-// whether there was one. The error is ErrMisconf while the store takes no writes.
+// DeleteThrottle deletes the setting of a throttle key, which then has the limits of a pattern or none, or a pattern, and
+// reports whether there was one. The error is ErrMisconf while the store takes no writes.
 func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	c := tx.core
 	if err := c.writable(); err != nil {
@@ -148,14 +151,15 @@ type ThrottleInfo = dispatch.ThrottleInfo
 // Blocker is a throttle that does not admit the next message of a key now.
 type Blocker = dispatch.Blocker
 
-// Throttle describes the throttle of a key. ok is false if the key has no setting.
+// Throttle describes the throttle of a key, or a pattern. ok is false if nothing limits the key.
 func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) { return tx.core.order.Throttle(key) }
 
-// Throttles returns a page of the throttles whose keys match, in the order of creation. It
+// Throttles returns a page of the settings and patterns whose names match, in the order of creation, and with
+// instances after them the throttles in memory that have the limits of a pattern. It
 // looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
 // first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
-func (tx *Tx) Throttles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
-	return tx.core.order.ListThrottles(cursor, count, match)
+func (tx *Tx) Throttles(cursor uint64, count int, instances bool, match func(string) bool) (next uint64, list []ThrottleInfo) {
+	return tx.core.order.ListThrottles(cursor, count, instances, match)
 }
 
 // blockers returns the throttles that do not admit a message now, in the order of its throttle keys.

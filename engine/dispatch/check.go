@@ -204,11 +204,8 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 		}
 	}
 	for name, t := range o.throttles {
-		if t.inUse != inUse[name] {
+		if int64(t.inUse) != inUse[name] {
 			bad(18, "throttle %q: %d leases, it says %d", name, inUse[name], t.inUse)
-		}
-		if t.gating {
-			waiting[t]++
 		}
 		t.checkOwner(bad)
 		if t.keys != keys[t] || t.waiting != waiting[t] {
@@ -223,7 +220,38 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 			o.checkRoom(t, bad)
 		}
 	}
+	o.checkInstances(bad)
 	o.checkLines(queues, detached, served, bad)
+}
+
+// checkInstances verifies the sums of patterns, and that an instance is listed as unused if and only if nothing
+// names it (37).
+func (o *Order) checkInstances(bad Report) {
+	if noExtra.number != 0 || noExtra.adaptive != nil || noExtra.shared || noExtra.keys != 0 || noExtra.waiting != 0 || len(noExtra.entries) > 0 {
+		bad(37, "what throttles without an extra have in common has changed")
+	}
+	instances, inUse := map[*pattern]int64{}, map[*pattern]int32{}
+	for name, t := range o.throttles {
+		p := t.set.pattern
+		if p != nil {
+			instances[p]++
+			inUse[p] += t.inUse
+		}
+		if t.gone || t.unneeded() == (t.unused == needed) && p != nil && (t.unused == needed || t.unused == dated) {
+			bad(37, "throttle %q, which nothing names: %v, is in state %d of use", name, t.unneeded(), t.unused)
+		}
+		if p != nil && t.set.until != 0 && !o.sweeping || t.unused == dated && t.timer < 0 {
+			bad(37, "throttle %q has limits that no longer hold, or is never forgotten", name)
+		}
+	}
+	for prefix, p := range o.patterns.byPrefix {
+		if p.instances != instances[p] || p.inUse != inUse[p] {
+			bad(37, "pattern %q has %d instances with %d leases, it says %d and %d", prefix, instances[p], inUse[p], p.instances, p.inUse)
+		}
+	}
+	if n := o.unnamed.Len(); n > o.cfg.Instances {
+		bad(37, "%d instances are in memory that nothing names", n)
+	}
 }
 
 // checkOwner verifies that the owner of a throttle is the only key that names it (17).

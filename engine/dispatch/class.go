@@ -118,10 +118,14 @@ type flow struct {
 	reserved bool    // a slot and the needed tokens of the throttle are reserved for the claim of the class
 }
 
-// countKeys adds n, which may be negative, to the number of keys that name the throttle.
-func (s *flow) countKeys(n int64) {
-	s.throttle.keys += n
+// countKeys adds n, which may be negative, to the number of keys that name a throttle.
+func (o *Order) countKeys(s *flow, n int64) {
 	s.entry.keys += n
+	if s.throttle.keys += n; s.throttle.keys == 0 {
+		o.lookAtUse(s.throttle)
+	} else {
+		o.named(s.throttle)
+	}
 }
 
 // need is how many tokens the next delivery of the class takes at one of its throttles: one, or by
@@ -377,5 +381,6 @@ func (w *waitingKeys) countWaiting(now, change int64) {
 // countWaiting counts keys of a waiting class at its throttle and for its queue.
 func (cl *class) countWaiting(now, change int64) {
 	cl.entry.throttle.countWaiting(now, change)
+	cl.entry.throttle.countOfPattern(now, change)
 	cl.scheduler.queue.throttled.countWaiting(now, change)
 }

@@ -18,6 +18,7 @@ type Blocker struct {
 	Need        int64     // tokens that the message takes, under a throttle by cost; else 0
 	Tokens      float64   // in the bucket now
 	Burst       uint64    // capacity of the bucket
+	Pattern     string    // the pattern whose limits it has; "": it has a setting of its own
 }
 
 // blocker describes the throttle with an index in the set of a message of a key, if it does not
@@ -29,7 +30,10 @@ func (o *Order) blocker(k *Key, l *Set, cost uint32, i int) (b Blocker, blocks b
 	if admits && !saved {
 		return b, false
 	}
-	b = Blocker{Throttle: t.name, InUse: t.inUse, Reserved: !admits && t.admitsReserved(o.now, need), Tokens: t.level(o.now), Burst: t.set.Burst}
+	b = Blocker{Throttle: t.name, InUse: int64(t.inUse), Reserved: !admits && t.admitsReserved(o.now, need), Tokens: t.level(o.now), Burst: t.set.Burst}
+	if p := t.set.pattern; p != nil {
+		b.Pattern = p.name
+	}
 	if t.set.ByCost {
 		b.Need = need
 	}
@@ -121,6 +125,9 @@ type ThrottleInfo struct {
 	Min                uint64        // the least that an adaptive throttle allows; 0: it is not adaptive
 	Limit              float64       // what it allows now: the whole part is live leases; 0: it is not adaptive
 	Cuts               uint64        // failures that have cut Limit
+	Pattern            string        // the pattern whose limits it has; "": it has a setting of its own, or is a pattern
+	IsPattern          bool          // it is a pattern: Tokens are those of a new instance, numbers are sums over all instances
+	Instances          int64         // of a pattern: those in memory
 }
 
 // naming returns how many keys the next message names the throttle of, without those that wait for budgets.
@@ -189,10 +196,16 @@ func (t *throttle) unasked(now int64) (keys, least int64) {
 // info describes a throttle, see pausedKeys for its time.
 func (o *Order) info(t *throttle) ThrottleInfo {
 	now := o.now
-	t.countWaiting(now, 0)
 	i := ThrottleInfo{
 		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
-		Tokens: t.level(now), InUse: t.inUse, Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waited),
+		Tokens: t.level(now), InUse: int64(t.inUse), Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waitedSum(now)),
+	}
+	if p := t.set.pattern; t.stands() {
+		i.Tokens, i.Waiting, i.IsPattern, i.Instances = float64(i.Burst), t.waiting, true, p.instances
+		i.Min, i.Limit = t.set.AdaptiveMin, min(float64(t.set.AdaptiveMin), 1)*float64(t.set.Concurrency)
+		return i
+	} else if p != nil {
+		i.Pattern = p.name
 	}
 	if l := t.adaptive; l != nil {
 		i.Min, i.Limit, i.Cuts = t.set.AdaptiveMin, l.Value(), l.Cuts()
@@ -216,23 +229,47 @@ func (o *Order) info(t *throttle) ThrottleInfo {
 	return i
 }
 
-// Throttle describes the throttle of a key. ok is false if the key has no setting.
+// Throttle describes the throttle of a key, or a pattern. ok is false if nothing limits the key. An instance that is
+// not in memory is described as a new one.
 func (o *Order) Throttle(key string) (info ThrottleInfo, ok bool) {
-	t := o.throttles[key]
-	if t == nil {
+	if prefix, is := patternPrefix(key); is && o.patterns.byPrefix[prefix] != nil {
+		return o.info(&o.patterns.byPrefix[prefix].throttle), true
+	}
+	if t := o.throttles[key]; t != nil && o.follow(t) {
+		return o.info(t), true
+	}
+	p := o.patternOf(key)
+	if p == nil {
 		return ThrottleInfo{}, false
 	}
+	t := &throttle{name: key, set: p.set, extra: &noExtra, tokens: float64(p.set.Burst), at: o.now, timer: -1}
+	t.inUse = int32(o.unsetNamed(key).inUse) //nolint:gosec // leases are in memory
+	t.adapt(nil, o.now)
 	return o.info(t), true
 }
 
-// ListThrottles returns a page of the throttles whose keys match, in the order of creation. It
+// afterSettings is the bit of the cursor of ListThrottles in the instances.
+const afterSettings = 1 << 62
+
+// ListThrottles returns a page of the settings whose names match, in the order of creation, and with instances after
+// these the instances of patterns that are in memory. It
 // looks at count throttles at most, and returns the cursor of the next page, 0 at the end; the
-// first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
-func (o *Order) ListThrottles(cursor uint64, count int, match func(string) bool) (next uint64, list []ThrottleInfo) {
-	next = o.roster.Walk(cursor, count, func(t *throttle) {
-		if match(t.name) {
+// first page has cursor 0. A throttle that exists and keeps its kind throughout a listing is listed exactly once.
+func (o *Order) ListThrottles(cursor uint64, count int, instances bool, match func(string) bool) (next uint64, list []ThrottleInfo) {
+	page := make([]*throttle, 0, min(count, 1000))
+	look := func(t *throttle) { page = append(page, t) }
+	if cursor < afterSettings {
+		next = o.roster.Walk(cursor, count, look)
+		if next == 0 && instances && !o.instances.Empty() {
+			next = afterSettings
+		}
+	} else if next = o.instances.Walk(cursor-afterSettings, count, look); next != 0 {
+		next += afterSettings
+	}
+	for _, t := range page {
+		if match(t.name) && !t.gone && (t.stands() || o.follow(t)) {
 			list = append(list, o.info(t))
 		}
-	})
+	}
 	return next, list
 }

@@ -81,7 +81,7 @@ func (h *hall) Budget(name string) Budget {
 	return nil
 }
 
-const manyUnits = 1 << 20
+const manyUnits = 1 << 12
 
 func newHall(program []byte) *hall {
 	h := &hall{now: 1, units: manyUnits, budgets: map[string]*hallBudget{}, limits: map[string]Limits{}, most: map[string]int64{}, program: program}
@@ -160,9 +160,12 @@ func (h *hall) enqueue() {
 	h.settle(k)
 }
 
-// throttle sets a throttle, or deletes it.
+// hallNames are throttle keys and patterns.
+var hallNames = []string{"a", "b", "c", "q0.0", "q0.1", "q1.0", "q2.2", "q*", "q0.*", "*"}
+
+// throttle sets a throttle or a pattern, or deletes it.
 func (h *hall) throttle() {
-	name := []string{"a", "b", "c", "q0.0", "q0.1", "q1.0", "q2.2"}[h.next(7)]
+	name := hallNames[h.next(len(hallNames))]
 	n := h.next(8)
 	l := Limits{ByCost: n&1 == 1}
 	if n&2 == 2 || l.ByCost {
@@ -173,18 +176,27 @@ func (h *hall) throttle() {
 	}
 	if l == (Limits{}) {
 		h.o.DropThrottle(name)
-		delete(h.limits, name)
 	} else {
 		h.o.SetThrottle(name, l)
-		h.limits[name] = l
 	}
-	h.most[name] = int64(l.Concurrency)
-	if n := h.inUse()[name]; l.Concurrency > 0 && n > h.most[name] {
-		h.most[name] = n
+	for h.o.Sweep(2) > 0 {
+		continue
+	}
+	inUse := h.inUse()
+	for _, name := range hallNames {
+		l := h.o.Inside().Limits(name)
+		if l == nil {
+			delete(h.limits, name)
+			continue
+		}
+		h.limits[name] = *l
+		if h.most[name] = int64(l.Concurrency); l.Concurrency > 0 {
+			h.most[name] = max(h.most[name], inUse[name])
+		}
 	}
 	for _, q := range h.queues {
 		for _, k := range q.keys {
-			if h.next(2) == 1 { // the others move when they come up
+			if IsPattern(name) || h.next(2) == 1 { // the others move when they come up
 				q.q.Refresh(&k.Key)
 			}
 		}

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"iter"
+	"maps"
+	"slices"
 
 	"github.com/faisca/fila/engine/internal/adaptive"
 )
@@ -29,12 +31,12 @@ type InsideThrottle struct {
 // Throttle returns the throttle of a key, ok is false if the key has no setting.
 func (p Inside) Throttle(key string) (x InsideThrottle, ok bool) {
 	t := p.o.throttles[key]
-	if t == nil {
+	if t == nil || !p.o.follow(t) {
 		return x, false
 	}
 	x = InsideThrottle{
-		t: t, Limits: t.set, InUse: t.inUse, Keys: t.keys, Waiting: t.waiting, Queues: len(t.entries),
-		Admitted: t.admitted, Refused: t.refused, Waited: t.waited, Adaptive: t.adaptive,
+		t: t, Limits: t.set.Limits, InUse: int64(t.inUse), Keys: t.keys, Waiting: t.waitsNow(), Queues: len(t.entries),
+		Admitted: t.admitted, Refused: t.refused, Waited: t.waitedSum(p.o.now), Adaptive: t.adaptive,
 	}
 	for _, e := range t.entries {
 		x.Opened += e.eligible
@@ -45,8 +47,8 @@ func (p Inside) Throttle(key string) (x InsideThrottle, ok bool) {
 // Throttles iterates over all throttles.
 func (p Inside) Throttles() iter.Seq2[string, InsideThrottle] {
 	return func(yield func(string, InsideThrottle) bool) {
-		for name := range p.o.throttles {
-			if x, _ := p.Throttle(name); !yield(name, x) {
+		for _, name := range slices.Sorted(maps.Keys(p.o.throttles)) {
+			if x, ok := p.Throttle(name); ok && !yield(name, x) {
 				return
 			}
 		}
@@ -181,7 +183,10 @@ func (p Inside) Unname(k *Key) {
 }
 
 // Set replaces the limits of a throttle, and nothing else.
-func (p Inside) Set(key string, l Limits) { p.o.throttles[key].set = l }
+func (p Inside) Set(key string, l Limits) {
+	t := p.o.throttles[key]
+	t.set = &terms{Limits: l, pattern: t.set.pattern}
+}
 
 // SetAdaptive replaces what an adaptive throttle allows now.
 func (p Inside) SetAdaptive(x InsideThrottle, l *adaptive.Limit) { x.t.adaptive = l }
@@ -202,3 +207,55 @@ func (p Inside) PassDear(key string) {
 
 // ForgetSaving has a queue forget the throttles that save tokens for it.
 func (p Inside) ForgetSaving(q *Queue) { q.scheduler.saving = nil }
+
+// Limits returns what a throttle key allows now, whether its throttle is in memory or not; nil: nothing limits it.
+func (p Inside) Limits(key string) *Limits {
+	if t := p.o.throttles[key]; t != nil && p.o.follow(t) {
+		return &t.set.Limits
+	}
+	if pattern := p.o.patternOf(key); pattern != nil {
+		return &pattern.set.Limits
+	}
+	return nil
+}
+
+// ShareBuckets has the instances of each pattern have the fewest tokens that one of them has.
+func (p Inside) ShareBuckets() {
+	least := map[*pattern]float64{}
+	for _, t := range p.o.throttles {
+		if of := t.set.pattern; of != nil {
+			n, ok := least[of]
+			if level := t.level(p.o.now); !ok || level < n {
+				least[of] = level
+			}
+		}
+	}
+	for _, t := range p.o.throttles {
+		if n, ok := least[t.set.pattern]; ok {
+			t.tokens, t.at = n, p.o.now
+		}
+	}
+}
+
+// ForgetInstances forgets all instances that nothing names.
+func (p Inside) ForgetInstances() {
+	for _, name := range slices.Sorted(maps.Keys(p.o.throttles)) {
+		if t := p.o.throttles[name]; t.unneeded() {
+			p.o.drop(t)
+		}
+	}
+}
+
+// Setting returns the setting or pattern of a name, nil if there is none.
+func (p Inside) Setting(name string) *Limits {
+	if prefix, ok := patternPrefix(name); ok {
+		if of := p.o.patterns.byPrefix[prefix]; of != nil {
+			return &of.set.Limits
+		}
+		return nil
+	}
+	if t := p.o.throttles[name]; t != nil && t.set.pattern == nil {
+		return &t.set.Limits
+	}
+	return nil
+}

@@ -100,7 +100,7 @@ func (k *Key) Tally(now int64) Tally {
 	t := k.tally
 	switch {
 	case k.held == gated:
-		t.Waited += now - k.gatedBy().gatedAt
+		t.Waited += now
 	case k.class != nil:
 		t.Waited += k.class.waitedBy(now)
 	}

@@ -284,7 +284,7 @@ func (o *Order) block(cl *class, full *flow) {
 // waitAt puts a class that is in no heap into the line of a throttle.
 func (o *Order) waitAt(cl *class, full *flow) {
 	t, e := full.throttle, full.entry
-	t.refused++
+	t.countRefused()
 	cl.head().tally.Refused++
 	cl.scheduler.queue.throttled.refused++
 	cl.since, cl.entry, cl.tag = o.now, e, cl.tagAt(full)
@@ -345,7 +345,7 @@ func (o *Order) resolve(cl *class) {
 func (o *Order) dropClass(cl *class) {
 	o.endClaim(cl)
 	for i := range cl.flows {
-		cl.flows[i].countKeys(-int64(cl.keys))
+		o.countKeys(&cl.flows[i], -int64(cl.keys))
 	}
 	if e := cl.entry; cl.state == classWaiting {
 		o.leaveLine(cl)

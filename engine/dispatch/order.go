@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/faisca/fila/engine/internal/intrusive"
@@ -33,7 +34,8 @@ type Budget interface {
 
 // Config are the settings of an Order.
 type Config struct {
-	Quantum uint32 // credit per round and unit of weight, at least 1
+	Quantum   uint32 // credit per round and unit of weight, at least 1
+	Instances int    // of patterns that nothing names and that do not equal new ones yet, see pattern.go; 0: 1,000,000
 }
 
 // Order is the order of delivery of all queues of an engine. It may not be used by several goroutines
@@ -48,37 +50,47 @@ type Order struct {
 	grants grants              // room and credits that are not given away yet
 
 	throttles map[string]*throttle // by throttle key
-	roster    intrusive.Roster[throttle]
-	version   uint64                    // incremented when a throttle is added or removed: Sets of an older version are stale
-	timers    intrusive.Heap[*throttle] // armed timers: next tokens and ends of reservations
-	unset     map[string]*unsetKey      // throttle keys without a setting that live leases name
-	idle      int                       // classes in scheduler.idle of all queues
-	number    uint64                    // last number given to an entry in a line or a claim
-	afterCut  int64                     // later than all cuts of adaptive throttles, see LeaseTime
+	patterns  patterns
+	rosters
+	kept
+	version  uint64                    // incremented when a setting or a pattern is added or removed: Sets of an older version are stale
+	timers   intrusive.Heap[*throttle] // armed timers: next tokens and ends of reservations
+	unset    map[string]*unsetKey      // throttle keys without a setting that live leases name
+	idle     int                       // classes in scheduler.idle of all queues
+	number   uint64                    // last number given to an entry in a line or a claim
+	afterCut int64                     // later than all cuts of adaptive throttles, see LeaseTime
 
 	lines  map[string]*line // by name, of budgets that a class names
 	lineNo uint64           // number of the last line
 	held   int64            // keys that wait for budgets
 }
 
+const instancesDefault = 1_000_000
+
 // New returns an order without throttles.
 func New(cfg Config, host Host) *Order {
+	cfg.Instances = cmp.Or(cfg.Instances, instancesDefault)
 	o := &Order{cfg: cfg, host: host}
 	o.Reset()
 	return o
 }
 
 // Buckets are the throttles of an order before a Reset.
-type Buckets map[string]*throttle
+type Buckets struct {
+	throttles map[string]*throttle
+	patterns  patterns
+	rosters   rosters
+}
 
 // Reset forgets all throttles and what is left to serve, and returns the throttles, which Restore
 // continues. The queues of before must not be used any more. The version and the numbers keep
 // growing, so nothing that refers to the old throttles is taken for current.
 func (o *Order) Reset() Buckets {
-	before := Buckets(o.throttles)
+	before := Buckets{o.throttles, o.patterns, o.rosters}
 	*o = Order{
 		cfg: o.cfg, host: o.host, now: o.now, paused: map[*Queue]struct{}{}, throttles: map[string]*throttle{}, unset: map[string]*unsetKey{},
-		version: o.version + 1, number: o.number, afterCut: o.afterCut, lines: map[string]*line{},
+		patterns: patterns{byPrefix: map[string]*pattern{}},
+		version:  o.version + 1, number: o.number, afterCut: o.afterCut, lines: map[string]*line{}, kept: kept{evicted: o.evicted},
 	}
 	return before
 }
@@ -94,14 +106,17 @@ const Never = math.MaxInt64
 
 // NextTimer is when Expire has something to do, in Unix nanoseconds, or Never.
 func (o *Order) NextTimer() int64 {
+	at := o.nextForget()
 	if t, ok := o.timers.First(); ok {
-		return t.wakeAt
+		at = min(at, t.wakeAt)
 	}
-	return Never
+	return at
 }
 
-// Expire lists the throttles whose timers are due, as far as the budget of the step goes.
+// Expire lists the throttles whose timers are due, and forgets the instances that equal new ones, as far as the
+// budget of the step goes.
 func (o *Order) Expire() {
+	o.forgetDue()
 	for o.host.Room() {
 		t, ok := o.timers.First()
 		if !ok || t.wakeAt > o.now {
@@ -166,23 +181,20 @@ func (q *Queue) Again() bool {
 // throttle that was adaptive and still is keeps its limit, within the new bounds. It takes the time
 // of Units(key, set).
 func (o *Order) SetThrottle(key string, set Limits) (added bool) {
+	if prefix, ok := patternPrefix(key); ok {
+		o.setPattern(prefix, set)
+		return true
+	}
 	t := o.throttles[key]
+	if t != nil && !o.follow(t) {
+		t = nil
+	}
 	if t == nil {
 		t = o.addThrottle(key, set)
 		t.inUse = o.takeUnset(key)
 		return true
 	}
-	tokens := t.level(o.now)
-	if t.set.Rate == 0 || t.set.ByCost != set.ByCost {
-		tokens = float64(set.Burst)
-	}
-	if t.set.ByCost != set.ByCost {
-		t.restartTurns()
-	}
-	t.set = set
-	t.adapt(t.adaptive)
-	t.tokens, t.at = min(tokens, float64(set.Burst)), o.now
-	o.list(t)
+	o.change(t, &terms{Limits: set, from: o.now}, o.now)
 	return false
 }
 
@@ -197,32 +209,46 @@ func (o *Order) Units(key string, set Limits) int {
 // Restore adds a throttle after a Reset. Its bucket keeps the level and its counters the values that
 // they had before; without a throttle of that name the bucket is full.
 func (o *Order) Restore(key string, set Limits, before Buckets) {
-	t := o.addThrottle(key, set)
-	if old := before[key]; old != nil {
-		t.admitted, t.refused, t.waited = old.admitted, old.refused, old.waited
-		t.adapt(old.adaptive)
-		if old.set.Rate > 0 && old.set.ByCost == set.ByCost {
-			t.tokens = min(old.level(o.now), float64(set.Burst))
+	if prefix, ok := patternPrefix(key); ok {
+		o.setPattern(prefix, set)
+		if old := before.patterns.byPrefix[prefix]; old != nil {
+			p := o.patterns.byPrefix[prefix]
+			p.admitted, p.refused, p.gateWaited = old.admitted, old.refused, old.waitedSum(o.now)
 		}
+		return
+	}
+	t := o.addThrottle(key, set)
+	if old := before.throttles[key]; old != nil {
+		o.takeOver(t, old)
 	}
 }
 
-// DropThrottle deletes the setting of a throttle key, which then limits nothing, and reports whether
-// there was one.
+// takeOver gives a throttle the level and the counters of what it was before a Reset.
+func (o *Order) takeOver(t, old *throttle) {
+	t.admitted, t.refused, t.gateWaited = old.admitted, old.refused, old.waitedSum(o.now)
+	t.adapt(old.adaptive, o.now)
+	if old.set.Rate > 0 && old.set.ByCost == t.set.ByCost {
+		t.tokens = min(old.level(o.now), float64(t.set.Burst))
+	}
+}
+
+// DropThrottle deletes the setting of a throttle key or a pattern, and reports whether
+// there was one. The key has the limits of a pattern then, or none.
 func (o *Order) DropThrottle(key string) bool {
+	if prefix, ok := patternPrefix(key); ok {
+		return o.dropPattern(prefix)
+	}
 	t := o.throttles[key]
-	if t == nil {
+	if t == nil || t.set.pattern != nil {
 		return false
 	}
-	delete(o.throttles, key)
-	o.version++
-	o.roster.Remove(t.seq)
-	o.leaveUnset(t)
-	t.set, t.adaptive = Limits{}, nil // without limits, it has room for its owner, or for all classes in its line
-	o.disarm(t)
-	if t.gating && !t.owner.class.scheduler.detached {
-		o.returnToRing(t.owner)
+	t.set.until = o.now
+	if p := o.patternOf(key); p != nil {
+		o.change(t, p.set, o.now)
+		o.lookAtUse(t)
+		return true
 	}
-	o.list(t)
+	o.version++
+	o.drop(t)
 	return true
 }

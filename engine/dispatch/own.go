@@ -38,6 +38,7 @@ func (o *Order) own(k *Key, ts []*throttle) (owns bool, before *Key) {
 	for _, t := range ts {
 		if owns {
 			t.owner = k
+			o.named(t)
 			continue
 		}
 		if t.gating {
@@ -46,7 +47,10 @@ func (o *Order) own(k *Key, ts []*throttle) (owns bool, before *Key) {
 		if t.owner != k {
 			before = t.owner
 		}
-		if t.owner, t.shared = nil, true; before != nil {
+		t.grow(o.now)
+		t.owner, t.shared = nil, true
+		o.lookAtUse(t) // until the key is in a class that names it
+		if before != nil {
 			return false, before
 		}
 	}
@@ -61,6 +65,7 @@ func (o *Order) disown(k *Key) {
 	for _, t := range k.set.set {
 		if t.owner == k {
 			t.owner = nil
+			o.lookAtUse(t)
 		}
 	}
 }
@@ -71,6 +76,7 @@ func (o *Order) free(t *throttle) {
 		o.ungate(t.owner)
 	}
 	t.owner = nil
+	o.lookAtUse(t)
 }
 
 // closed returns the first of the own throttles of a key that has no room for its next message, or nil.
@@ -95,12 +101,13 @@ func (o *Order) gate(k *Key, t *throttle) {
 	o.leaveRing(k)
 	s.keys++ // it takes part: see Queue.Keys and Key.Share
 	s.weight += int64(k.placedWeight)
-	k.held, t.gating, t.gatedAt = gated, true, o.now
-	k.tally.Waited += cl.waitedBy(o.now) // the class's clock is not the key's from here on
+	k.held, t.gating = gated, true
+	k.tally.Waited += cl.waitedBy(o.now) - o.now // the class's clock is not the key's from here on
 	k.tally.Refused++
-	t.refused++
+	t.countRefused()
 	s.queue.throttled.refused++
-	t.countWaiting(o.now, 1)
+	t.gateWaited -= o.now
+	t.countOfPattern(o.now, 1)
 	s.queue.throttled.countWaiting(o.now, 1)
 	o.armOwn(t)
 }
@@ -113,8 +120,9 @@ func (o *Order) ungate(k *Key) {
 	s.keys--
 	s.weight -= int64(k.placedWeight)
 	k.held, t.gating = 0, false
-	k.tally.Waited += o.now - t.gatedAt - cl.waitedBy(o.now)
-	t.countWaiting(o.now, -1)
+	k.tally.Waited += o.now - cl.waitedBy(o.now)
+	t.gateWaited += o.now
+	t.countOfPattern(o.now, -1)
 	s.queue.throttled.countWaiting(o.now, -1)
 	o.disarm(t)
 }

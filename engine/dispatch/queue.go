@@ -331,7 +331,7 @@ func (o *Order) joinRing(k *Key, first bool) {
 	s.keys++
 	cl.addWeight(int64(k.placedWeight))
 	for i := range cl.flows {
-		cl.flows[i].countKeys(1)
+		o.countKeys(&cl.flows[i], 1)
 	}
 	if first {
 		cl.enter(k.placedCost)
@@ -359,7 +359,7 @@ func (o *Order) leaveRing(k *Key) {
 	cl.scheduler.keys--
 	cl.addWeight(-int64(k.placedWeight))
 	for i := range cl.flows {
-		cl.flows[i].countKeys(-1)
+		o.countKeys(&cl.flows[i], -1)
 	}
 	if cl.keys > 0 {
 		o.fix(cl)
@@ -407,6 +407,9 @@ func (q *Queue) Next() *Key {
 			of, before := o.classOf(q, k, k.set, k.placedCost)
 			if stale = of != cl; before != nil {
 				k = before
+			}
+			if q.scheduler.open.next() != cl || cl.head() != k {
+				continue // a throttle without limits has returned a key to the ring
 			}
 			if !stale {
 				own = o.closed(k)

@@ -1,20 +1,57 @@
 package dispatch
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/faisca/fila/engine/internal/adaptive"
+	"github.com/faisca/fila/engine/internal/intrusive"
 )
 
-// addThrottle creates a throttle with a full bucket. The new version of the table makes all
+// addThrottle creates a throttle with a full bucket and a setting. The new version of the table makes all
 // throttle sets look up their throttles again.
 func (o *Order) addThrottle(key string, set Limits) *throttle {
-	t := &throttle{name: key, set: set, tokens: float64(set.Burst), at: o.now, waitingKeys: waitingKeys{countedAt: o.now}, freedAt: o.now, timer: -1}
-	t.adapt(nil)
-	o.throttles[key] = t
 	o.version++
-	t.seq = o.roster.Add(t)
+	t := o.newThrottle(key, &terms{Limits: set, from: o.now})
+	t.grow(o.now)
+	o.enroll(&o.roster, t)
+	t.adapt(nil, o.now)
 	return t
+}
+
+// newThrottle adds a throttle with a full bucket to the table. It is in no roster yet.
+func (o *Order) newThrottle(key string, set *terms) *throttle {
+	t := &throttle{name: key, set: set, extra: &noExtra, tokens: float64(set.Burst), at: o.now, timer: -1}
+	o.throttles[key] = t
+	return t
+}
+
+// enroll adds a throttle to a roster, and numbers it if it is new. Numbers are those of both rosters.
+func (o *Order) enroll(r *intrusive.Roster[throttle], t *throttle) {
+	o.seq++
+	r.Skip(o.seq - 1)
+	if n := r.Add(t); t.seq == 0 {
+		t.seq = n
+	} else {
+		t.grow(o.now)
+		t.number = n
+	}
+}
+
+// strike takes a throttle out of a roster.
+func (r *rosters) strike(t *throttle) {
+	list := &r.roster
+	if t.set.pattern != nil {
+		list = &r.instances
+	}
+	list.Remove(cmp.Or(t.number, t.seq))
+}
+
+// rosters are the throttles in the order of creation.
+type rosters struct {
+	roster    intrusive.Roster[throttle] // with settings, and what stands for patterns
+	instances intrusive.Roster[throttle] // of patterns
+	seq       uint64                     // the number given last
 }
 
 // need is how many tokens the class takes whose turn is next in the entry, 1 if none waits.
@@ -64,6 +101,7 @@ func (o *Order) arm(t *throttle) {
 
 // setTimer sets the timer of a throttle to a time.
 func (o *Order) setTimer(t *throttle, at int64) {
+	o.named(t) // it has another timer
 	t.wakeAt = max(at, o.now+1)
 	if t.timer < 0 {
 		o.timers.Push(t)
@@ -74,7 +112,7 @@ func (o *Order) setTimer(t *throttle, at int64) {
 
 // disarm stops the timer of a throttle.
 func (o *Order) disarm(t *throttle) {
-	if t.timer >= 0 {
+	if t.timer >= 0 && t.unused != dated {
 		o.timers.Remove(t)
 	}
 }
@@ -87,7 +125,7 @@ type Set struct {
 	Budgets []string // names of budgets; must not be changed
 	Charge  int64    // to each of them
 
-	set     []*throttle // of the keys that have a setting, in the order of Names
+	set     []*throttle // of the keys that have limits, in the order of Names
 	unset   []*unsetKey // the other keys
 	version uint64      // of the order for which set, unset and class hold
 	class   *class      // of messages with this set; nil: not looked up
@@ -95,22 +133,48 @@ type Set struct {
 }
 
 // limits returns the throttles of a set, which may be nil, in the order of its throttle keys. It looks them up again
-// if a throttle has been added or removed since.
+// if a setting or a pattern has been added or removed since, or one of its throttles was forgotten.
 func (o *Order) limits(l *Set) []*throttle {
 	if l == nil {
 		return nil
 	}
-	if l.version != o.version {
-		l.version, l.set, l.unset, l.class = o.version, nil, nil, nil
-		for _, name := range l.Names {
-			if t := o.throttles[name]; t != nil {
-				l.set = append(l.set, t)
-			} else {
-				l.unset = append(l.unset, o.unsetNamed(name))
-			}
-		}
+	if !o.current(l) {
+		o.lookUp(l)
 	}
 	return l.set
+}
+
+// current reports whether the throttles that were looked up of a set are those of its throttle keys.
+func (o *Order) current(l *Set) bool {
+	if l.version != o.version {
+		return false
+	}
+	for _, t := range l.set {
+		if t.gone {
+			return false
+		}
+	}
+	return true
+}
+
+// lookUp looks up the throttles of a set. A throttle that is deleted by it returns its owner to the ring, which must
+// still find it in its set: so the set is changed at the end.
+func (o *Order) lookUp(l *Set) {
+	var (
+		set   []*throttle
+		unset []*unsetKey
+	)
+	if n := len(l.Names); n > 0 {
+		set = make([]*throttle, 0, n)
+	}
+	for _, name := range l.Names {
+		if t := o.find(name); t != nil {
+			set = append(set, t)
+		} else {
+			unset = append(unset, o.unsetNamed(name))
+		}
+	}
+	l.version, l.set, l.unset, l.class = o.version, set, unset, nil
 }
 
 // A throttle key without a setting limits nothing. But once it gets a setting, the live leases
@@ -166,16 +230,16 @@ func (o *Order) endUnset(l *Set) {
 
 // takeUnset returns the number of live leases that name a key that gets a setting, and forgets
 // the unset key.
-func (o *Order) takeUnset(name string) int64 {
+func (o *Order) takeUnset(name string) int32 {
 	n := o.unsetNamed(name).inUse
 	delete(o.unset, name)
-	return n
+	return int32(n) //nolint:gosec // leases are in memory
 }
 
 // leaveUnset continues to count the live leases of a key whose setting is deleted.
 func (o *Order) leaveUnset(t *throttle) {
 	if t.inUse > 0 {
-		o.unset[t.name] = &unsetKey{name: t.name, inUse: t.inUse}
+		o.unset[t.name] = &unsetKey{name: t.name, inUse: int64(t.inUse)}
 	}
 }
 
@@ -194,22 +258,26 @@ func (o *Order) LeaseTime() int64 { return max(o.now, o.afterCut) }
 
 // adapt gives the throttle the limit of its setting: old within the new bounds, or a new one where
 // that is nil; none if the throttle is not adaptive.
-func (t *throttle) adapt(old *adaptive.Limit) {
-	switch t.adaptive = old; {
-	case t.set.AdaptiveMin == 0:
-		t.adaptive = nil
-	case old == nil:
-		t.adaptive = adaptive.New(t.set.AdaptiveMin, t.set.Concurrency)
+func (t *throttle) adapt(old *adaptive.Limit, now int64) {
+	switch least := t.set.AdaptiveMin; {
+	case least > 0 && old != nil:
+		old.Set(least, t.set.Concurrency)
+	case least > 0:
+		old = adaptive.New(least, t.set.Concurrency)
+	case t.adaptive == nil:
+		return
 	default:
-		old.Set(t.set.AdaptiveMin, t.set.Concurrency)
+		old = nil
 	}
+	t.grow(now)
+	t.adaptive = old
 }
 
 // Succeeded says that the work of a lease has succeeded. It precedes End.
 func (o *Order) Succeeded(set *Set) {
 	for _, t := range o.limits(set) {
 		if t.adaptive != nil {
-			t.adaptive.Success(t.inUse)
+			t.adaptive.Success(int64(t.inUse))
 		}
 	}
 }

@@ -22,9 +22,13 @@ const waitMax = int64(100 * 365 * 24 * time.Hour)
 
 // throttle limits the deliveries of messages that name its throttle key, in all queues: by a
 // token bucket, by the number of leases in use, or by both. It exists in memory while its key
-// has a setting; a throttle key without a setting limits nothing (see unsetKey). Buckets and
+// has a setting, and as an instance of a pattern while there is a difference to a new one
+// (pattern.go); a throttle key without limits limits nothing (see unsetKey). Buckets and
 // counts are in memory only: after a restart a bucket is full, and the leases in use are
 // counted from those recovered.
+//
+// There may be a million instances, each the own throttle of one key. So what such a one does not need is in extra,
+// and a throttle takes 112 bytes: a test measures it.
 //
 // line.go describes which class of messages a throttle with room admits next.
 //
@@ -38,25 +42,39 @@ const waitMax = int64(100 * 365 * 24 * time.Hour)
 //	room      the tokens and a slot are free, and grant gives them away
 //	reserved  the last room is reserved for a claim
 //
-//	full → room       a token is due, End, Undo, SetThrottle, DropThrottle
+//	full → room       a token is due, End, Undo, SetThrottle, DropThrottle, other limits of its pattern
 //	room → full       consume
 //	room → reserved   reserve: a class with a claim waits for another throttle
 //	reserved → room   unreserve: the claim ends or the reservation expires
 type throttle struct {
-	name string
-	seq  uint64 // its number in the roster: the order of creation
-	set  Limits
+	name   string
+	seq    uint64 // its number: the order of creation
+	set    *terms // the limits that hold, see pattern.go; never nil
+	*extra        // never nil: noExtra, which must not be changed, if it has nothing of it
 
 	tokens float64 // in the bucket at time at, below 0 in debt; see level
 	at     int64   // of the last change of tokens, Unix nanoseconds
-	inUse  int64   // leases of messages that name it
+
+	owner             *Key   // the only key whose next message names it, see own.go; nil: there is none, or it is shared
+	gateWaited        int64  // nanoseconds that it has stopped its owners; while it stops one, less the time at which it began
+	admitted, refused uint64 // deliveries; classes and keys that it stopped
+
+	wakeAt int64 // time of its timer, Unix nanoseconds
+	timer  int   // index in Order.timers, or in Order.unnamed if it is dated; -1: in neither
+
+	inUse  int32     // leases of messages that name it
+	unused keptState // of an instance: whether it is to be forgotten
+	gating bool      // it has stopped its owner
+	listed bool      // it is in grants.throttles
+	gone   bool      // it was forgotten or deleted: a set that refers to it looks up its throttles again
+}
+
+// extra is what a throttle has that is shared or adaptive or has a setting of its own.
+type extra struct {
+	number uint64 // in the roster that it is in; 0: its seq
 
 	adaptive *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
-
-	owner   *Key  // the only key whose next message names it, see own.go; nil: there is none, or it is shared
-	gating  bool  // it has stopped its owner
-	shared  bool  // the keys that name it are in classes that do
-	gatedAt int64 // when it stopped its owner, Unix nanoseconds
+	shared   bool            // the keys that name it are in classes that do
 
 	entries     map[*Queue]*entry      // by queue, of queues with classes that name it
 	line        intrusive.Heap[*entry] // entries that take part in its room, by turn
@@ -66,17 +84,56 @@ type throttle struct {
 	reserved    int64                  // tokens that are reserved for it
 	first       *class                 // by cost: the class whose turn is next, for which tokens are saved, see claims.go
 	savers      []*throttle            // throttles by cost that save tokens for a class that needs this one, too
-	listed      bool                   // it is in grants.throttles
-	wakeAt      int64                  // time of its timer, Unix nanoseconds
-	timer       int                    // index in Order.timers; -1: no timer
 
 	freedAt   int64   // when a lease that it counts ended last, Unix nanoseconds
 	gap       float64 // exponential moving average of the nanoseconds between two such ends
 	gapSquare float64 // the same of the squares
 
-	keys              int64  // keys whose next message names it
-	admitted, refused uint64 // deliveries; classes that it stopped
-	waitingKeys              // of keys, those in classes that wait in its line
+	keys        int64 // keys whose next message names it
+	waitingKeys       // of keys, those in classes that wait in its line
+}
+
+// noExtra is the extra of all throttles that have none.
+var noExtra extra
+
+// grow gives a throttle an extra of its own.
+func (t *throttle) grow(now int64) {
+	if t.extra == &noExtra {
+		t.extra = &extra{freedAt: now, waitingKeys: waitingKeys{countedAt: now}}
+	}
+}
+
+// use adds n, which may be negative, to the leases that name a throttle.
+func (t *throttle) use(n int32) {
+	t.inUse += n
+	if p := t.set.pattern; p != nil {
+		p.inUse += n
+	}
+}
+
+// countRefused counts that a throttle has stopped a key or a class.
+func (t *throttle) countRefused() {
+	t.refused++
+	if p := t.set.pattern; p != nil {
+		p.refused++
+	}
+}
+
+// waitsNow is the number of keys that the throttle stops.
+func (t *throttle) waitsNow() int64 {
+	if t.gating {
+		return t.waiting + 1
+	}
+	return t.waiting
+}
+
+// waitedSum is for how many nanoseconds it has stopped keys until now.
+func (t *throttle) waitedSum(now int64) int64 {
+	sum := t.gateWaited + t.waited + t.waiting*(now-t.countedAt)
+	if t.gating {
+		sum += now
+	}
+	return sum
 }
 
 func (t *throttle) Before(o *throttle) bool { return t.wakeAt < o.wakeAt }
@@ -127,7 +184,7 @@ func (t *throttle) reservedSlots() int64 {
 
 // slotsBeside reports whether a slot is free beside those that are kept.
 func (t *throttle) slotsBeside(kept int64) bool {
-	return t.set.Concurrency == 0 || t.inUse+kept < t.slots()
+	return t.set.Concurrency == 0 || int64(t.inUse)+kept < t.slots()
 }
 
 // slots is how many leases a throttle with a concurrency allows at a time now.
@@ -201,7 +258,10 @@ func (o *Order) consume(k *Key) {
 	ts := o.limits(k.set)
 	for i, t := range ts {
 		t.admitted++
-		t.inUse++
+		if p := t.set.pattern; p != nil {
+			p.admitted++
+		}
+		t.use(1)
 		if t.set.Rate > 0 {
 			t.tokens, t.at = t.level(o.now)-float64(k.set.need(i, k.placedCost)), o.now
 		}
@@ -224,7 +284,8 @@ func (o *Order) Undo(set *Set, cost uint32) {
 // Begin counts a lease that exists already, as after a restart. Take counts a new one. End undoes both.
 func (o *Order) Begin(set *Set) {
 	for _, t := range o.limits(set) {
-		t.inUse++
+		t.use(1)
+		o.named(t)
 	}
 	o.useUnset(set)
 }
@@ -233,14 +294,17 @@ func (o *Order) Begin(set *Set) {
 func (o *Order) End(set *Set) {
 	const newest = 0.05 // weight of the newest value in the moving average
 	for _, t := range o.limits(set) {
-		t.inUse--
-		gap := float64(o.now - t.freedAt)
-		t.gap += newest * (gap - t.gap)
-		t.gapSquare += newest * (gap*gap - t.gapSquare)
-		t.freedAt = o.now
+		t.use(-1)
+		if t.extra != &noExtra {
+			gap := float64(o.now - t.freedAt)
+			t.gap += newest * (gap - t.gap)
+			t.gapSquare += newest * (gap*gap - t.gapSquare)
+			t.freedAt = o.now
+		}
 		if t.set.Concurrency > 0 {
 			o.list(t)
 		}
+		o.lookAtUse(t)
 	}
 	o.endUnset(set)
 }

@@ -171,7 +171,7 @@ func (r *reading) readThrottles(tx *engine.Tx) error {
 	}
 	every := func(string) bool { return true }
 	err := r.walk(tx, c.cfg.Throttles, &c.throttles, throttleUnits, func(cursor uint64) uint64 {
-		next, list := tx.Throttles(cursor, namesPage, every)
+		next, list := tx.Throttles(cursor, namesPage, false, every)
 		for i := range list {
 			r.top.offer(list[i].Key, list[i].Waiting)
 		}
@@ -294,6 +294,8 @@ func writeEngine(f *families, s *engine.Stats) {
 	f.count(engineRecoveries, s.Recoveries, nil)
 	f.number(engineWindow, s.InMemory, nil)
 	f.number(engineBodies, s.BodyBytes, nil)
+	f.number(engineInstances, int64(s.Instances.Live), nil)
+	f.number(engineInstancesEvicted, int64(s.Instances.Evicted), nil)
 	f.number(crons, s.Crons, nil)
 	f.number(cronsDead, s.DeadCrons, nil)
 	f.number(budgets, s.Budgets, nil)

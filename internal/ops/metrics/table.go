@@ -193,6 +193,8 @@ const (
 	engineInboxBytes
 	engineWindow
 	engineBodies
+	engineInstances
+	engineInstancesEvicted
 
 	storeWritable
 	storeBytes

@@ -45,6 +45,8 @@ func engineRows() []row {
 		{engineInboxBytes, Metric{"engine_inbox_bytes", Gauge, nil, "Bytes of the input of these tasks.", ""}},
 		{engineWindow, Metric{"engine_window_messages", Gauge, nil, "Messages in head caches.", "`FILA.STATS`: `messages_in_memory`"}},
 		{engineBodies, Metric{"engine_body_bytes", Gauge, nil, "Payloads and headers in memory.", "`FILA.STATS`: `body_bytes`"}},
+		{engineInstances, Metric{"throttle_instances", Gauge, nil, "Throttles of patterns in memory.", "`FILA.THROTTLE GET` of patterns: `instances`"}},
+		{engineInstancesEvicted, Metric{"throttle_instances_evicted_total", Counter, nil, "Throttles of patterns that were forgotten before their buckets were full, because there were more than `limits.throttle_instances`.", ""}},
 	}
 }
 
