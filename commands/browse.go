@@ -16,13 +16,15 @@ func browse() Spec {
 	return Spec{
 		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, read off-loop; in the loop the messages of the page, at most 4,000: of a search those found, of GROUP ERROR none", Returns: pageOfMaps,
 		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery. " +
-			"HEADER, PAYLOAD, ERROR, SINCE and UNTIL search: they select messages by what they contain, see docs/explanation/messages.md. GROUP ERROR shows the errors of messages instead.",
+			"HEADER, PAYLOAD, ERROR, SINCE and UNTIL search: they select messages by what they contain, see docs/explanation/messages.md. GROUP ERROR shows the errors of messages instead. " +
+			"DONE shows what is known of the messages that are done, for the KEEPDONE of the queue: those with the newest records first, in groups of about KEEPDONE, and within a group those that were enqueued last.",
 		Flags: []string{"readonly"},
 		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page that selects may be empty " +
 			"without being the last; one with large messages, or with much to look at, ends early. A message that exists during the whole iteration is shown exactly once. " +
 			"With GROUP ERROR a map is a group of errors that differ only in numbers, ids and quoted strings: " + errorFields(&engine.ErrorGroup{}).names() + ". " +
 			"error is the pattern of the group for ERROR of FILA.BROWSE and FILA.REDRIVE, id a message of the last failure, queues a map of how many messages failed where. " +
-			"A page has at most 100 groups: the same group of several pages is to be added up.",
+			"A page has at most 100 groups: the same group of several pages is to be added up. " +
+			"DONE goes with KEY, HEADER, SINCE and UNTIL, which are times of acks; COUNT is then how many messages of the key are looked at.",
 		Args: []Arg{
 			{Name: "queue", Type: Key},
 			{Name: "status", Type: String, Token: "STATUS", Optional: true},
@@ -35,6 +37,7 @@ func browse() Spec {
 			{Name: "c", Type: String, Token: "CURSOR", Optional: true},
 			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
 			{Name: "by", Type: OneOf, Token: "GROUP", Optional: true, Args: []Arg{{Name: "error", Type: PureToken, Token: "ERROR"}}},
+			{Name: "done", Type: PureToken, Token: "DONE", Optional: true},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -44,6 +47,7 @@ func browse() Spec {
 			{"FILA.BROWSE orders HEADER kind greet* PAYLOAD ell COUNT 1000", "..."},
 			{"FILA.BROWSE orders.dlq ERROR *timeout* SINCE 1767225600000 COUNT 1000", "1) \"0\"\n2) (empty array)"},
 			{"FILA.BROWSE orders.dlq COUNT 1000 GROUP ERROR", "1) \"0\"\n2) (empty array)"},
+			{"FILA.BROWSE orders DONE KEY tenant-1 SINCE 1767225600000 COUNT 100", "1) \"0\"\n2) (empty array)"},
 		},
 		Room:   browseRoom,
 		Memory: "4 MiB and one message: the page ends early. A search looks at COUNT messages, and at no more than 64 MiB of records and comparisons in one page; one search runs at a time",
@@ -71,8 +75,14 @@ func parseBrowse(_ *Session, in *input) (call, error) {
 	if req.Cursor == "0" {
 		req.Cursor = ""
 	}
+	if in.Has("done") {
+		if slices.ContainsFunc([]string{"status", "payload", "error", "group.error"}, in.Has) {
+			return nil, command.Refuse("ERR", "DONE does not go with STATUS, PAYLOAD, ERROR and GROUP: messages that are done have no payload and no error")
+		}
+		return &browseCall{req: req, page: (*engine.Tx).BrowseDone}, nil
+	}
 	if !in.Has("group.error") {
-		return &browseCall{req: req}, nil
+		return &browseCall{req: req, page: (*engine.Tx).Browse}, nil
 	}
 	if in.Has("status") {
 		return nil, command.Refuse("ERR", "GROUP does not go with STATUS: the errors of messages of any status are counted")
@@ -110,13 +120,14 @@ func pattern(in *input, name string) *string {
 
 type browseCall struct {
 	req  engine.Browse
+	page func(tx *engine.Tx, req *engine.Browse) (next string, list []*engine.View, err error)
 	next string
 	list []*engine.View
 }
 
 // Apply implements engine.Call.
 func (c *browseCall) Apply(tx *engine.Tx) (err error) {
-	c.next, c.list, err = tx.Browse(&c.req)
+	c.next, c.list, err = c.page(tx, &c.req)
 	return err
 }
 

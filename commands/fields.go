@@ -51,6 +51,15 @@ func (f *fields) blob(name string, b []byte) {
 }
 
 // flag adds 1 or 0: client libraries disagree on booleans of RESP3.
+// maybe adds a text, nil if it is none.
+func (f *fields) maybe(name string, b []byte) {
+	if b == nil {
+		f.optional(name, "")
+		return
+	}
+	f.blob(name, b)
+}
+
 func (f *fields) flag(name string, set bool) {
 	if set {
 		f.number(name, 1)

@@ -13,11 +13,12 @@ import (
 func get() Spec {
 	return Spec{
 		Name: "FILA.GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
-		Summary: "Returns a message in any status, without changing it.",
-		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased or dead; " +
+		Summary: "Returns a message in any status, without changing it. In a queue with KEEPDONE that includes messages that are done, without their payloads.",
+		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased, dead or done; " +
 			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
 			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died. " +
-			"progress is what the consumer of a leased message has said last with FILA.EXTEND.",
+			"progress is what the consumer of a leased message has said last with FILA.EXTEND. " +
+			"first_leased_at is known in a queue with KEEPDONE only; acked_at and result are those of a done message, which has no payload, and the first 1 KiB of its headers unless a restart came between its last delivery and the ack.",
 		Flags: []string{"readonly"},
 		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String}},
 		Examples: []Example{
@@ -27,8 +28,8 @@ func get() Spec {
 			{"FILA.CANCEL orders <id>", "(integer) 1"},
 			{"FILA.GET orders <id>", "(nil)"},
 		},
-		Room:   message,
-		Memory: "one message, read off-loop",
+		Room:   messageOrEnd,
+		Memory: "one message, or the result of one that is done, read off-loop",
 		Parse: func(_ *Session, in *input) (call, error) {
 			r, err := engine.ParseReceipt(in.Bytes("id"))
 			if err != nil {
@@ -87,7 +88,11 @@ func viewFields(v *engine.View) *fields {
 		headers.blob(string(h.Name), h.Value)
 	}
 	f.group("headers", headers)
-	f.blob("payload", v.Payload())
+	if v.Status == engine.StatusDone {
+		f.optional("payload", "")
+	} else {
+		f.blob("payload", v.Payload())
+	}
 	d := v.Dead
 	if d == nil {
 		d = &engine.Death{}
@@ -102,6 +107,9 @@ func viewFields(v *engine.View) *fields {
 	f.limit("dead_deliveries", uint64(d.Deliveries))
 	f.attributes(&v.Meta, "cost", "expires_at", "budgets", "charge", "unique", later)
 	f.optional("progress", v.Progress)
+	f.at("first_leased_at", v.FirstLeasedAt)
+	f.at("acked_at", v.AckedAt)
+	f.maybe("result", v.Result)
 	return &f
 }
 

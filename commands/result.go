@@ -10,7 +10,7 @@ func result() Spec {
 		Name: "FILA.RESULT", Group: "fila", Since: "0.1.0", Complexity: "O(1); what is not in memory is read off-loop", Returns: "map or nil",
 		Summary: "Returns what has become of a message: whether it was acked, with the RESULT of that FILA.ACK, is dead, or is still in the queue. " +
 			"BLOCK is the time in milliseconds to wait for its end, 0 without end; server.max_block_ms bounds it. " +
-			"A result is known for the RESULTTTL of the queue. An ack without RESULT, and a death without a dead-letter queue, are known only to clients that wait.",
+			"A result is known for the RESULTTTL of the queue, and each ack for its KEEPDONE. Without that an ack without RESULT, and a death without a dead-letter queue, are known only to clients that wait.",
 		Reply: "A map, nil for a message that is not known, or not any more, also because it was cancelled: " + resultFields(&engine.Result{}).names() + ". " +
 			"status is done, dead or pending; value is the RESULT of the ack, nil without one; error is that of a dead message: of its last failure, or else the reason of its death; " +
 			"at is when it was acked or died; progress is what the consumer of a pending message has said last with FILA.EXTEND. With BLOCK, pending means that the time is over.",
@@ -133,11 +133,7 @@ func (c *resultCall) Render(h *Handler, w *resp.Writer) error {
 func resultFields(r *engine.Result) *fields {
 	var f fields
 	f.text("status", r.Status)
-	if r.Value == nil {
-		f.optional("value", "")
-	} else {
-		f.blob("value", r.Value)
-	}
+	f.maybe("value", r.Value)
 	f.optional("error", r.Error)
 	f.at("at", r.At)
 	f.optional("progress", r.Progress)

@@ -127,6 +127,12 @@ func always(n int) func(*Session, *input) int { return func(*Session, *input) in
 // message is the room of a command that returns one message.
 func message(s *Session, in *input) int { return s.handler.cfg.Limits.Message + smallRoom }
 
+// messageOrEnd is the room of a message in any status: one that is done has the result of its ack.
+func messageOrEnd(s *Session, in *input) int { return max(message(s, in), endRoom(s)) }
+
+// endRoom is the room of a message that is done.
+func endRoom(s *Session) int { return s.handler.cfg.Limits.Result + 2*smallRoom }
+
 // shareLargeBuffer reports whether the commands of one read share a buffer that is large compared to some of
 // them. A short command that is retained until its reply would keep all of the buffer alive.
 func shareLargeBuffer(cmds []resp.Command) bool {
@@ -278,12 +284,16 @@ func waitersRoom(s *Session, in *input) int {
 // browseRoom is the room of a page of FILA.BROWSE, which ends early if it would be larger.
 // Groups of errors take less than the largest page, whatever COUNT is.
 func browseRoom(s *Session, in *input) int {
-	most := engine.PageBytes(s.handler.cfg.Limits.Message)
+	one := message(s, in)
+	if in.Has("done") {
+		one = endRoom(s)
+	}
+	most := engine.PageBytes(one - smallRoom)
 	if in.Has("group.error") {
 		return most
 	}
-	if count := int(in.Integer("count", pageCount)); count < most/(s.handler.cfg.Limits.Message+smallRoom) {
-		return count * (s.handler.cfg.Limits.Message + smallRoom)
+	if count := int(in.Integer("count", pageCount)); count < most/one {
+		return count * one
 	}
 	return most
 }

@@ -23,7 +23,8 @@ type Browse struct {
 	Count  int    // messages to inspect, whether they match or not
 	Filter *Filter
 
-	page *page // being read, or read; nil: not asked for
+	page *page     // being read, or read; nil: not asked for
+	done *donePage // the same, of BrowseDone
 }
 
 // Statuses returns the possible statuses of a message.
@@ -139,6 +140,10 @@ type View struct {
 	FirstFailedAt, LastFailed time.Time
 	Dead                      *Death // nil: the message did not come from another queue as dead
 
+	FirstLeasedAt time.Time // zero: not known, or the queue does not keep what is done
+	AckedAt       time.Time // of a message that is done: only its headers, and the value of its ack, are left of its content
+	Result        []byte    // the value, which may be empty; nil: none
+
 	record  []byte
 	message storage.Message
 }
@@ -159,6 +164,9 @@ func (v *View) Headers() []Header { return v.message.Headers }
 // Open decodes the record. It runs on the goroutine of the connection. An error means that
 // the record is damaged.
 func (v *View) Open() error {
+	if v.Status == StatusDone {
+		return nil // it has no record of its own
+	}
 	if err := v.message.Decode(v.record); err != nil {
 		return fmt.Errorf("message %s: %w", v.ID, err)
 	}
@@ -183,33 +191,56 @@ type Get struct {
 	look *lookup
 }
 
-// Get returns a message of any status; nil if the queue has none with that id. The message
-// is looked up off the loop, and the task parks meanwhile.
+// Get returns a message of any status; nil if the queue has none with that id. One that is done is known for the
+// KEEPDONE of the queue. The message is looked up off the loop, and the task parks meanwhile. What a transaction has
+// acked itself is unknown to it.
 func (tx *Tx) Get(req *Get) (*View, error) {
 	c := tx.core
 	q, err := c.queueNamed(req.Queue)
 	if err != nil {
 		return nil, err
 	}
+	if !tx.atomic {
+		req.lookAgain(c, q)
+	}
 	l, err := tx.lookedUp(q, &req.look, []ID{req.ID}, true)
 	if err != nil {
 		return nil, lookupError(err, "get")
 	}
 	if l.found[0] == nil {
-		return nil, nil //nolint:nilnil // there is no such message
+		return c.endView(q, l.end), nil
 	}
 	return c.view(&l.changeLog, l.found[0]), nil
+}
+
+// lookAgain drops a look-up that has found a message which has ended since, or none that has ended while it ran: it may
+// have missed the record of the end, which the next one finds.
+func (req *Get) lookAgain(c *core, q *queue) {
+	l := req.look
+	if l == nil || !l.done || !q.keepsDone() || !c.valid(&l.changeLog) {
+		return
+	}
+	if d := q.deltas[req.ID]; d != nil && d.gone > l.seq {
+		req.look = nil
+	}
 }
 
 // PreflightGet looks up the message for a transaction. All messages that a transaction
 // shows are in memory until its reply is written, so together they are bounded by
 // Config.ReplyBytes: beyond that the error is ErrTooBig.
 func (tx *Tx) PreflightGet(req *Get) error {
+	if q := tx.core.queues.byName[req.Queue]; q != nil {
+		req.lookAgain(tx.core, q)
+	}
 	if err := tx.preflightLookup(req.Queue, &req.look, []ID{req.ID}, true); err != nil {
 		return err
 	}
-	if l := req.look; l != nil && l.done && l.err == nil && l.found[0] != nil {
-		tx.task.shown += len(l.found[0].m.body)
+	if l := req.look; l != nil && l.done && l.err == nil {
+		if f := l.found[0]; f != nil {
+			tx.task.shown += len(f.m.body)
+		} else if l.end != nil {
+			tx.task.shown += len(l.end.value)
+		}
 	}
 	if tx.task.shown > tx.core.cfg.ReplyBytes {
 		return fmt.Errorf("%w: the messages that FILA.GET shows together have more than %d bytes, %w", ErrTooBig, tx.core.cfg.ReplyBytes, errTransaction)
@@ -234,6 +265,13 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}
 	v.Weight, v.Progress = m.key.weight, c.leases.progressOf(m)
+	at := m.tied().firstLeased
+	if is == leased && q.keepsDone() {
+		at = c.firstLease(m)
+	}
+	if at != 0 {
+		v.FirstLeasedAt = time.Unix(0, at)
+	}
 	if is == delayed {
 		v.ReadyAt = time.Unix(0, f.readyAt)
 	}

@@ -183,12 +183,12 @@ func (d *dedupIDs) expire(c *core) {
 // which are kept for a period that is a setting of the queue. The snapshot learns of the queue with
 // its first deduplication id or unique id.
 func (c *core) groupOf(q *queue, f storage.Family) *generation.Group {
-	group, period := &q.dedup, queueset.DedupWindow
+	group, period := &q.dedup, q.set.Values.Duration(queueset.DedupWindow)
 	if f == storage.Results {
-		group, period = &q.results, queueset.ResultTTL
+		group, period = &q.results, knownFor(&q.set.Values, true)
 	}
 	if *group == nil {
-		*group = generation.New(q.no, f, q.set.Values.Duration(period))
+		*group = generation.New(q.no, f, period)
 		if f == storage.Dedup {
 			c.out.snapshot = c.out.snapshot.withDedup(q.name, *group)
 		}

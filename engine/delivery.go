@@ -39,7 +39,8 @@ type Delivery struct {
 	mk      storage.MessageKey
 	record  []byte
 	message storage.Message
-	stored  bool // the reply may leave before the commit, see mayReplyEarly
+	notes   *leaseNotes // take headers of the message; nil: none are kept
+	stored  bool        // the reply may leave before the commit, see mayReplyEarly
 }
 
 // Payload returns the payload. The caller must not change it.
@@ -79,6 +80,9 @@ func load(ds []*Delivery, store Store) (read int, err error) {
 	}
 	if err := d.message.DecodeLike(d.record, d.message.Throttles, d.message.Budgets); err != nil {
 		return read, fmt.Errorf("load message %s: %w", d.mk.ID, err)
+	}
+	if d.notes != nil {
+		d.notes.headers.keep(d.message.Headers)
 	}
 	return read, nil
 }

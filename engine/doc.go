@@ -31,7 +31,7 @@
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
 //	accounts.go                      commands about budgets; look-ups of ids of movements
 //	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
-//	result.go                        clients that wait for results
+//	result.go done.go                clients that wait for results; the records of ends
 //	dedup.go unique.go               ids for which a queue has one message
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	transaction.go                   calls that take effect together
@@ -181,6 +181,8 @@
 //	unique id             an id that at most one message of a queue has, until that message ends
 //	result                what has become of a message, and the value of its ack
 //	act                   a change by an administrator, with its user, its client, and the setting before and after
+//	done                  acked
+//	progress              what a consumer says about how far its work on a message is
 //	signal                a sum that fades with time, for a pair of subject and name
 //	subject               what a signal is about, such as a fairness key
 //	recurring message     a cron expression that enqueues one message per tick

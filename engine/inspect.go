@@ -38,6 +38,7 @@ const (
 	StatusDelayed = "delayed" // ready at its due time
 	StatusLeased  = "leased"  // delivered to a consumer, whose lease lasts
 	StatusDead    = "dead"    // ready in a dead-letter queue
+	StatusDone    = "done"    // acked, of a queue that keeps what is done
 )
 
 // MessageInfo describes a message.

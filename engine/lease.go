@@ -110,6 +110,7 @@ func (c *core) endLease(m *message) {
 		c.restoreExpiry(m)
 	}
 	c.dropNotes(m)
+	c.keepFirstLease(m)
 	m.key.leased--
 	m.key.queue.figures.Change(figures.Messages{Leased: -1})
 	if m.writes > 0 {

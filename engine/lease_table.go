@@ -28,6 +28,8 @@ type leaseTable struct {
 
 	notes map[*message]*leaseNotes // of the leases that have some
 	texts texts.Table              // of the notes
+	// headers counts those of the notes; nil: there were no notes so far.
+	headers *headerRoom
 }
 
 func (t *leaseTable) reset() {
@@ -84,7 +86,7 @@ func (c *core) writeDeferredLeases() {
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
 		Meta: m.meta(), Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
-		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying,
+		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying, FirstLeasedAt: m.tied().firstLeased,
 	}
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last

@@ -6,8 +6,6 @@ import (
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/storage"
 )
 
 // expire ends the leases whose visibility timeout has passed and writes the deferred
@@ -269,23 +267,10 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		c.observeWork(m, figures.OutcomeAcked)
 		c.order.Succeeded(m.throttles.of())
 		c.settleCharge(m, o.Used)
+		key := c.keepEnd(m, o.Result) // before the lease is over: it knows the consumer
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
-		c.tell(m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now), key: c.keepResult(m, o.Result)})
+		c.tell(m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now), key: key})
 		c.remove(m)
 	})
-}
-
-// keepResult stores the result of a message in the batch that removes the message, unless the
-// queue keeps none, and returns its key; nil: it is not stored.
-func (c *core) keepResult(m *message, value []byte) []byte {
-	q := m.key.queue
-	if value == nil || q.set.Values[queueset.ResultTTL] == 0 {
-		return nil
-	}
-	q.figures.Count(figures.Results, 1)
-	rec := storage.Result{Value: value, At: c.now}
-	key := storage.AppendResultKey(nil, q.no, c.ended.Current(c.groupOf(q, storage.Results), c.now), m.id)
-	c.out.batch.Put(storage.Results, key, rec.Append(nil))
-	return key
 }

@@ -174,7 +174,7 @@ func (e *Engine) startJobs(w *work) {
 			} else {
 				others = append(others, r)
 			}
-		case *page:
+		case searching:
 			if r.searches() {
 				e.background.Go(func() { e.search(r) })
 			} else {
@@ -213,7 +213,7 @@ func (e *Engine) readWindows(all []job) {
 // search runs a job that may read much for a small result. One runs at a time: several would
 // take the processors from the loop and from the connections. Those that wait when the engine
 // stops do not run, as their tasks have been refused.
-func (e *Engine) search(p *page) {
+func (e *Engine) search(p searching) {
 	e.searching.Lock()
 	defer e.searching.Unlock()
 	e.mu.Lock()

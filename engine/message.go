@@ -28,7 +28,7 @@ import (
 //	leased → retrying  the same, of an ordered queue     +attempts +leases (-leases)
 //	retrying → ready   its time has come                      -leases
 //	ready ↔ delayed    reschedule                             +attempts, ±scheduled
-//	leased → gone      ack, dead, cancel                      -messages (-leases -attempts -expiries -dedup)
+//	leased → gone      ack, dead, cancel                      -messages (-leases -attempts -expiries -dedup +results)
 //	ready → gone       TTL, cancel, redrive                   -messages (-attempts -expiries -dedup)
 //	delayed → gone     TTL, cancel, redrive                   the same, -scheduled
 //	any → gone         purge                                  ranges of all families of the queue
@@ -302,6 +302,7 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 	if a := &r.attempt; r.retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
 		m.since = max(m.since, a.ReadyAt, a.LastFailedAt)
+		m.noteFirstLease(a.FirstLeasedAt)
 		if a.FirstFailedAt != 0 {
 			m.failure = &failure{text: a.Error, first: a.FirstFailedAt, last: a.LastFailedAt}
 		}
@@ -363,7 +364,7 @@ func (c *core) held() int64 {
 // which is written once. These are attempts, deliveries, the last delivery number, the
 // failure, and the time at which the message is ready (0: now).
 func (c *core) writeAttempt(m *message, readyAt int64) {
-	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence}
+	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence, FirstLeasedAt: m.tied().firstLeased}
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
 	}

@@ -88,6 +88,8 @@ type ties struct {
 	unique  string            // the unique id of which the message is the owner; "": none
 	body    ID                // the body that it holds together with messages of other queues; zero: none
 	retries *queueset.Retries // its own; nil: those of its queue
+	// firstLeased is when its first lease began, once that is over, where the queue keeps what is done; 0: not known.
+	firstLeased int64
 }
 
 // tie replaces the ties of a message.
@@ -95,6 +97,15 @@ func (m *message) tie(t ties) {
 	if m.ties = nil; t != (ties{}) {
 		own := t // t itself stays on the stack where there are none
 		m.ties = &own
+	}
+}
+
+// noteFirstLease notes when the first lease of a message began; 0: not known.
+func (m *message) noteFirstLease(at int64) {
+	if at != 0 {
+		t := m.tied()
+		t.firstLeased = at
+		m.tie(t)
 	}
 }
 

@@ -49,6 +49,7 @@ type oracle struct {
 	order     orderOracle
 	results   resultOracle
 	unique    uniqueOracle
+	done      doneOracle
 	unsynced  []unsynced // answers since the last sync
 }
 
@@ -77,7 +78,7 @@ func newOracle() oracle {
 		own: map[ID]queueset.Optional{}, unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
-		adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(),
+		adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(), done: newDoneOracle(),
 	}
 }
 
@@ -129,6 +130,9 @@ func (o *oracle) delivered(d *Delivery) {
 	}
 	if o.results.ended[tag] {
 		o.fail("%s was delivered after a client was answered that it is done", tag)
+	}
+	if o.done.shown[d.Receipt.ID] {
+		o.fail("%s was delivered after it was shown as done", tag)
 	}
 	if o.stored[tag] == nil && !o.unknown[tag] {
 		o.fail("%s was delivered, and no client has enqueued it", tag)
@@ -225,6 +229,7 @@ func (o *oracle) acked(d *Delivery, n int, err error) {
 		o.gone[tag] = true
 		o.doneUnique(tag)
 		delete(o.stored, tag)
+		o.ended(m, d)
 		o.unsynced = append(o.unsynced, unsynced{m: m, acked: true})
 		m.leaseUntil = time.Time{}
 	case 0:

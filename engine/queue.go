@@ -190,7 +190,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
 	c.ended.Renew(q.dedup, set.Values.Duration(queueset.DedupWindow))
-	c.ended.Renew(q.results, set.Values.Duration(queueset.ResultTTL))
+	c.ended.Renew(q.results, knownFor(&set.Values, true))
 	c.emitQueue(EventAltered, q)
 }
 

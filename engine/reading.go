@@ -141,6 +141,12 @@ func (p *page) do(store Store) {
 	}
 }
 
+// searching is a page.
+type searching interface {
+	job
+	searches() bool
+}
+
 // searches reports whether the page may look at much more than it finds. The loop runs such
 // pages one at a time, so that they take no more than one processor, and they let others run
 // meanwhile.
@@ -154,6 +160,9 @@ type lookup struct {
 	bodies bool            // retain the bodies, for commands that show them
 	work   int             // number of records to try, at most
 	found  []*foundMessage // parallel to wanted; nil: there is no such message
+
+	ends []int64   // generations of the records of ends that are searched for a single message that is not found
+	end  *foundEnd // the record; nil: there is none
 }
 
 // wanted is an id that a lookup looks for.
@@ -165,7 +174,9 @@ type wanted struct {
 // lookUp starts a lookup.
 func (c *core) lookUp(q *queue, ids []ID, bodies bool, then func(*core)) *lookup {
 	l := c.newLookup(q, ids, then)
-	l.bodies = bodies
+	if l.bodies = bodies; bodies {
+		l.ends = q.results.List()
+	}
 	c.out.jobs = append(c.out.jobs, l)
 	return l
 }
@@ -202,6 +213,9 @@ func (l *lookup) do(store Store) {
 		if f := l.found[i]; f != nil && !l.bodies {
 			f.m.body = nil
 		}
+	}
+	if len(l.ends) > 0 && l.found[0] == nil {
+		l.end, l.err = findEnd(store, l.no, l.ends, l.wanted[0].id)
 	}
 }
 

@@ -294,6 +294,7 @@ func (c *core) recoverLeases() error {
 			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
 		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
+		m.noteFirstLease(rec.FirstLeasedAt)
 		if rec.FirstFailedAt != 0 {
 			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
 		}

@@ -11,14 +11,13 @@ import (
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/window"
-	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
-// Results. A consumer may give a value with its ack, which the queue keeps for a time. A request
-// for the result of a message is answered with what has become of the message:
+// Results. A consumer may give a value with its ack, which the queue keeps for a time, in the record of the end of
+// the message (done.go). A request for the result of a message is answered with what has become of the message:
 //
-//	done     from the record of the value; to a request that waits, also without a value
+//	done     from the record of its end; to a request that waits, also without a record
 //	dead     from the message in the dead-letter queue; to a request that waits, also without
 //	         such a queue
 //	pending  from the message itself
@@ -214,7 +213,7 @@ func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 
 // lookedUpResult returns the result of a look-up that no end of the message has overtaken.
 func (c *core) lookedUpResult(q *queue, l *resultLook) Result {
-	ttl := q.set.Values.Duration(queueset.ResultTTL)
+	ttl := knownFor(&q.set.Values, l.result.Value != nil)
 	if l.queue != q.no || l.result.Status == ResultDone && !l.result.At.Add(ttl).After(unix(c.now)) {
 		return Result{}
 	}
@@ -415,7 +414,7 @@ func (l *resultLook) value(store Store) bool {
 	if l.err = err; b == nil || err != nil {
 		return false
 	}
-	if rec.Value == nil {
+	if rec.Value == nil && !rec.NoValue {
 		rec.Value = []byte{}
 	}
 	l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At), key: key}

@@ -194,6 +194,10 @@ func (c *core) lease(m *message, visibility time.Duration, consumer string) *Del
 		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
 		stored: inOrder && c.mayReplyEarly(m),
 	}
+	if q.keepsDone() {
+		d.notes = c.leases.notesOf(m)
+		d.notes.headers.room = c.leases.headers
+	}
 	d.message.Meta = m.meta() // load reuses what its record has as well, instead of allocating
 	c.releaseBody(m)
 	return d

@@ -5,6 +5,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ type walk struct {
 	started       int         // number of messages acknowledged at its start
 	seen          map[ID]bool // messages shown so far
 	busy          bool
+
+	done bool          // of FILA.BROWSE ... DONE
+	ends map[ID]string // that were known at its start, with their queues
 }
 
 func (s *sim) administer(cl *simClient) {
@@ -173,6 +177,7 @@ func (s *sim) get(cl *simClient) {
 	}
 	req := &Get{Queue: s.home(m), ID: m.id}
 	m.disturbed = m.disturbed || m.asking > 0
+	known := s.oracle.done.in[m.id] == req.Queue
 	var v *View
 	var at time.Time
 	order := 0
@@ -186,6 +191,8 @@ func (s *sim) get(cl *simClient) {
 			s.noRefusal("get")(err)
 		case v != nil:
 			s.shown(v, at, order)
+		case known && s.oracle.done.in[m.id] == req.Queue:
+			s.oracle.fail("%s was acked in %s, and its end is not known", m.tag, req.Queue)
 		case req.Queue == m.queue() && s.oracle.atHome(m):
 			s.oracle.fail("%s was not found", m.tag)
 		}
@@ -204,6 +211,13 @@ func (s *sim) shown(v *View, at time.Time, order int) {
 	m := o.byID[v.ID]
 	if m == nil || m.tag == "" {
 		return // not acknowledged yet
+	}
+	if v.Status == StatusDone {
+		o.shownDone(v, m)
+		return
+	}
+	if o.done.shown[v.ID] {
+		o.fail("%s was shown as %s after it was shown as done", m.tag, v.Status)
 	}
 	if tagOf(v.Queue, v.Payload()) != m.tag {
 		o.fail("%s was shown as %s", m.tag, v.Payload())
@@ -233,6 +247,10 @@ func (s *sim) walk(cl *simClient) {
 	if len(o.walks) > 0 && s.rng.IntN(4) > 0 {
 		w = o.walks[s.rng.IntN(len(o.walks))]
 	}
+	if w == nil && s.rng.IntN(3) == 0 {
+		w = &walk{queue: []string{"a", "b"}[s.rng.IntN(2)], done: true, started: len(o.ids), seen: map[ID]bool{}, ends: maps.Clone(s.oracle.done.in)}
+		o.walks = append(o.walks, w)
+	}
 	if w == nil {
 		w = &walk{queue: []string{"a", "b", "a.dlq"}[s.rng.IntN(3)], started: len(o.ids), seen: map[ID]bool{}}
 		o.walks = append(o.walks, w)
@@ -252,7 +270,11 @@ func (s *sim) page(cl *simClient, w *walk, count int) {
 	order := 0
 	s.submit(cl, func(tx *Tx) (err error) {
 		at, order = tx.Now(), s.decisions
-		next, list, err = tx.Browse(req)
+		if w.done {
+			next, list, err = tx.BrowseDone(req)
+		} else {
+			next, list, err = tx.Browse(req)
+		}
 		return err
 	}, func(err error) {
 		w.busy = false
@@ -276,6 +298,10 @@ func (s *sim) page(cl *simClient, w *walk, count int) {
 // walked checks a complete walk: it must have shown every message that existed throughout.
 func (o *oracle) walked(w *walk) {
 	o.look.walks = slices.DeleteFunc(o.look.walks, func(other *walk) bool { return other == w })
+	if w.done {
+		o.walkedDone(w)
+		return
+	}
 	for _, id := range o.look.ids[:w.started] {
 		if m := o.byID[id]; m.queue() == w.queue && o.atHome(m) && !w.seen[id] {
 			o.fail("%s was there all the time, and was not shown", m.tag)
@@ -312,8 +338,9 @@ func (s *sim) purge(cl *simClient) {
 
 // purge records that all messages of a queue or key may be removed.
 func (o *oracle) purge(prefix string) {
-	if strings.Count(prefix, "/") == 1 { // a whole queue, with its deduplication ids
+	if strings.Count(prefix, "/") == 1 { // a whole queue, with its deduplication ids and its records of ends
 		o.namesLost()
+		maps.DeleteFunc(o.done.in, func(_ ID, queue string) bool { return queue+"/" == prefix })
 	}
 	for _, m := range o.byID {
 		if strings.HasPrefix(m.tag, prefix) {

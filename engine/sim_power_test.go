@@ -38,6 +38,9 @@ func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
 	if s.mutant == uniqueFreedApart {
 		commit = s.commitApart
 	}
+	if s.mutant == doneWrittenApart {
+		commit = s.commitEndsFirst
+	}
 	err := commit(b, sync && s.mutant != replyNotSynced)
 	if at < s.chance {
 		panic(errCrash)

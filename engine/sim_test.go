@@ -89,6 +89,7 @@ const (
 	bodyFreedEarly
 	bodyForgotten
 	actNotWritten
+	doneWrittenApart
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -141,6 +142,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		resultBeforeCommit: "a result told before its commit", uniqueFreedApart: "unique id freed in another write than the ack",
 		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
 		actNotWritten: "a change without its act",
+		doneWrittenApart: "a done record of a message that is still there",
 	} {
 		t.Run(name, func(t *testing.T) {
 			findFault(t, 200, late[m], func(seed uint64) error { return simulate(seed, m) })
@@ -232,7 +234,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == creditNotWritten || m == orderNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
-	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten {
+	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == doneWrittenApart {
 		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
@@ -286,7 +288,7 @@ func (s *sim) setUp() error {
 	jitter := []uint64{0, 20, 100}[s.w.steps%3]
 	o := QueueOptions{Given: queueset.Given{
 		queueset.MaxAttempts: uint64(s.w.attempts), queueset.Backoff: millis(s.w.backoff), queueset.BackoffJitter: jitter,
-		queueset.Visibility: 300, queueset.DedupWindow: millis(s.w.dedupWindow), queueset.ResultTTL: queueset.MillisMax,
+		queueset.Visibility: 300, queueset.DedupWindow: millis(s.w.dedupWindow), queueset.ResultTTL: queueset.MillisMax, queueset.KeepDone: s.keepDone(),
 	}}
 	var errs [4]error
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error { errs[0] = tx.CreateQueue("a", s.inOrder(o)); return nil })})
@@ -339,6 +341,8 @@ func (s *sim) restart(powerLoss bool) {
 			s.oracle.powerLost()
 			s.oracle.namesLost()
 			s.oracle.results.powerLost()
+			clear(s.oracle.done.shown)
+			clear(s.oracle.done.in)
 			clear(s.oracle.unique.ended)
 			s.cron.powerLost()
 		}

@@ -35,7 +35,7 @@
 //	9 budgets    the budget's name    Budget    settings and sums
 //	10 ledger    ledger key           LedgerEntry   what has moved budgets, and the ids of it
 //	11 signals   signal key           Signal    sums that fade with time
-//	12 results   result key           Result    what consumers have given with their acks
+//	12 results   result key           Result    messages that were acked: what their consumers have given, and what is kept of them
 //	13 bodies    body key             Body or Holders  payload and headers that messages of several
 //	                                  queues have in common, until the last of these messages ends
 //

@@ -129,7 +129,7 @@ func FuzzDedupEntry(f *testing.F) {
 }
 
 func FuzzResult(f *testing.F) {
-	fuzzRecord(f, &storage.Result{Value: []byte("report.pdf"), At: 7})
+	fuzzRecord(f, fullResult())
 }
 
 func FuzzKeys(f *testing.F) {

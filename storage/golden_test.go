@@ -45,7 +45,7 @@ func fullMessage() *storage.Message {
 func fullAttempt() *storage.Attempt {
 	return &storage.Attempt{
 		Attempt: 2, Deliveries: 3, ReadyAt: 1_700_000_000_000_000_000, Error: "boom",
-		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40,
+		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40, FirstLeasedAt: 1_699_999_980_000_000_000,
 	}
 }
 
@@ -53,6 +53,14 @@ func fullLease() *storage.Lease {
 	return &storage.Lease{
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}}, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true, Retrying: true,
+		FirstLeasedAt: 1_699_999_980_000_000_000,
+	}
+}
+
+func fullDone() *storage.Result {
+	return &storage.Result{
+		NoValue: true, At: 1_700_000_000_000_000_000, Key: "acme", FirstLeasedAt: 1_699_999_980_000_000_000, Attempts: 2, Deliveries: 3,
+		Consumer: "worker-1", Headers: []storage.Header{{Name: []byte("trace"), Value: []byte("42")}},
 	}
 }
 
@@ -62,7 +70,7 @@ func fullQueue() *storage.Queue {
 		Values: queueset.Values{
 			queueset.Visibility: 30_000, queueset.Backoff: 1_000, queueset.MaxBackoff: 60_000, queueset.BackoffJitter: 20,
 			queueset.TTL: 86_400_000, queueset.DedupWindow: 5_000, queueset.MaxAttempts: 5, queueset.MaxDepth: 1_000_000, queueset.KeyMaxDepth: 1_000,
-			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1, queueset.Ordered: 1, queueset.ResultTTL: 60_000,
+			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1, queueset.Ordered: 1, queueset.ResultTTL: 60_000, queueset.KeepDone: 70_000,
 		},
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
 	}
@@ -158,6 +166,7 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_unique":        (&storage.DedupEntry{ID: goldenID(t), At: 1_700_000_000_000_000_000, Key: "acme"}).Append(nil),
 		"key_result":           storage.AppendResultKey(nil, 42, 1_700_000_000_000_000_000, goldenID(t)),
 		"record_result":        (&storage.Result{Value: []byte("report.pdf"), At: 1_700_000_000_000_000_000}).Append(nil),
+		"record_done":          fullDone().Append(nil),
 		"key_ledger":           storage.AppendLedgerKey(nil, "acme", 1_700_000_000_000_000_000),
 		"key_ledger_id":        storage.AppendLedgerIDKey(nil, 19_675, "acme", "invoice-17"),
 		"record_budget":        fullBudget().Append(nil),

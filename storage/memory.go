@@ -319,9 +319,24 @@ func (it *memoryIterator) Next() bool {
 	return it.at(it.tree.Next())
 }
 
+func (it *memoryIterator) Before(key []byte) bool {
+	if it.err != nil {
+		return false
+	}
+	it.placed = true
+	before := string(key)
+	if it.bounded {
+		before = min(before, it.to)
+	}
+	if it.tree.Seek(before) {
+		return it.at(it.tree.Prev())
+	}
+	return it.at(it.tree.Last())
+}
+
 // at copies the current entry; without one, key is nil.
 func (it *memoryIterator) at(ok bool) bool {
-	if !ok || it.bounded && it.tree.Key() >= it.to {
+	if !ok || it.bounded && it.tree.Key() >= it.to || it.tree.Key() < it.from {
 		it.key, it.value = nil, nil
 		return false
 	}

@@ -123,6 +123,7 @@ func (l *Lease) fields(c *codec) {
 	c.string(15, &l.Unique)
 	c.bool(16, &l.Retrying)
 	c.someID(17, &l.Body)
+	c.int64(18, &l.FirstLeasedAt)
 	l.later(c, 30)
 }
 

@@ -59,6 +59,7 @@ type Attempt struct {
 	Error                       string
 	FirstFailedAt, LastFailedAt int64
 	Fence                       uint64 // newest delivery number
+	FirstLeasedAt               int64  // 0: not known, or its queue does not keep what is done
 }
 
 // Lease is a live lease of a message. Its Meta is that of the message, without the weight.
@@ -72,6 +73,7 @@ type Lease struct {
 	Error                       string // of the previous attempt
 	Retried                     bool   // an Attempt record of the message exists
 	Retrying                    bool   // no delivery: the message waits for Until, and its key with it
+	FirstLeasedAt               int64  // of an earlier delivery; 0: this is the first, or it is not known
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -171,6 +173,7 @@ func (a *Attempt) fields(c *codec) {
 	c.int64(5, &a.FirstFailedAt)
 	c.int64(6, &a.LastFailedAt)
 	c.uint64(7, &a.Fence)
+	c.int64(8, &a.FirstLeasedAt)
 }
 
 // Append appends the encoded record.

@@ -159,7 +159,7 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 		"Body":       &storage.Message{Payload: []byte("x"), Headers: fullMessage().Headers},
 		"Holders":    &storage.Holders{Messages: []string{"x"}},
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1, Key: "acme"},
-		"Result":     &storage.Result{Value: []byte("x"), At: 1},
+		"Result":     fullResult(),
 		"Key":        &storage.Key{Weight: 1, Paused: true, Pinned: true, MaxDepth: 500},
 		"Throttle":   &storage.Throttle{Rate: 1, Burst: 1, Concurrency: 1, ByCost: true, AdaptiveMin: 1},
 	} {
@@ -168,6 +168,13 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 			t.Errorf("%s: fields %v, but fila.proto describes %v", name, nums, described[name])
 		}
 	}
+}
+
+// fullResult is a record with all fields.
+func fullResult() *storage.Result {
+	r := fullDone()
+	r.Value = []byte("x")
+	return r
 }
 
 func TestDecodeDoesNotCopyThePayload(t *testing.T) {
@@ -295,6 +302,7 @@ func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
 	want := *fullQueue()
 	want.Values[queueset.LuaTimeout], want.Values[queueset.LuaMemory], want.Values[queueset.BreakerErrors] = 0, 0, 0
 	want.Values[queueset.Signals], want.Values[queueset.Ordered], want.Values[queueset.ResultTTL] = 0, 0, 3_600_000
+	want.Values[queueset.KeepDone] = 0
 	var got storage.Queue
 	if err := got.Decode(older); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)

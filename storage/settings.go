@@ -31,10 +31,19 @@ func (d *DedupEntry) fields(c *codec) {
 	c.string(3, &d.Key)
 }
 
-// Result is the record of what a consumer has given with its ack. Its key is a result key.
+// Result is the record of a message that was acked. Its key is a result key. It has what the consumer has given with
+// its ack, and where the queue keeps what is done, what is known of the message; else Attempts is 0.
 type Result struct {
-	Value []byte // may be empty
-	At    int64  // of the ack, in nanoseconds since 1970
+	Value   []byte // may be empty
+	NoValue bool   // the consumer has given none
+	At      int64  // of the ack, in nanoseconds since 1970
+
+	Key           string
+	FirstLeasedAt int64 // 0: not known
+	Attempts      uint32
+	Deliveries    uint32
+	Consumer      string
+	Headers       []Header // some of the message
 }
 
 // Append appends the encoded record.
@@ -46,6 +55,13 @@ func (r *Result) Decode(b []byte) error { return decode(b, r, Result{}, "result"
 func (r *Result) fields(c *codec) {
 	c.bytes(1, &r.Value)
 	c.int64(2, &r.At)
+	c.bool(3, &r.NoValue)
+	c.string(4, &r.Key)
+	c.int64(5, &r.FirstLeasedAt)
+	c.uint32(6, &r.Attempts)
+	c.uint32(7, &r.Deliveries)
+	c.string(8, &r.Consumer)
+	c.headers(9, &r.Headers)
 }
 
 // Key is the settings of a fairness key. Its key is ("key", queue number, fairness key).

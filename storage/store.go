@@ -47,6 +47,10 @@ type Iterator interface {
 	Seek(key []byte) bool
 	// Next moves to the next key. It returns false at the end and after an error.
 	Next() bool
+	// Before moves to the last key before key, from any position, also from the current key to the one
+	// before it. A key after the upper bound counts as the bound. It reports whether there is such a key.
+	// Only iterators of the family results have it: the others are read forward.
+	Before(key []byte) bool
 	// Key returns the current key, valid until the next step and read-only.
 	Key() []byte
 	// Value returns the current value, valid until the next step and read-only.

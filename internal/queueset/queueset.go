@@ -40,6 +40,7 @@ const (
 	Signals       // 1: the messages are recorded as signals
 	Ordered       // 1: of each fairness key at most one message is out at a time
 	ResultTTL     // how long the results of acks are kept; 0: not at all
+	KeepDone      // how long what is known of acked messages is kept; 0: not at all
 
 	count
 )
@@ -101,6 +102,7 @@ func Rows() [count]Row {
 		Signals:       {Name: "signals", Token: "SIGNALS", Doc: "`on|off`: record what becomes of messages as signals, for hooks", Unit: Switch, Max: 1, Record: 21},
 		Ordered:       {Name: "ordered", Token: "ORDERED", Doc: "`on|off`: at most one message of each fairness key is leased or retrying at a time", Unit: Switch, Max: 1, Record: 22},
 		ResultTTL:     {Name: "result_ttl_ms", Token: "RESULTTTL", Doc: "`duration` for which results of acks are kept; 0: not at all", Unit: Millis, Max: MillisMax, Default: 3_600_000, Record: 23, Inherited: true},
+		KeepDone:      {Name: "keep_done_ms", Token: "KEEPDONE", Doc: "`duration` for which it is known what has become of acked messages; 0: not at all", Unit: Millis, Max: MillisMax, Record: 24},
 	}
 }
 

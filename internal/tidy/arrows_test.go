@@ -22,7 +22,7 @@ func engineFiles() []string {
 	return []string{
 		"queue_set.go", "config.go", "wait.go", "tasks.go", "message.go", "key_table.go", "snapshot.go", "core.go",
 		"delivery.go", "outbox.go", "key.go", "health.go", "transaction.go", "queue.go", "meta.go", "signals.go",
-		"unique.go", "lease_table.go", "lease_notes.go", "ordered.go", "read.go", "reading.go", "due.go", "bodies.go", "operations.go",
+		"unique.go", "lease_table.go", "lease_notes.go", "done.go", "ordered.go", "read.go", "reading.go", "due.go", "bodies.go", "operations.go",
 		"topic.go", "settings.go", "acts.go", "dedup.go", "removal.go", "time.go", "enqueue_hook.go", "loop.go", "accounts.go",
 		"charges.go", "enqueue.go", "cron.go", "hooks.go", "publish.go", "cron_tick.go", "counts.go", "inspect.go",
 		"budget_gate.go", "result.go", "serve.go", "order.go", "throttles.go", "lease.go", "nack.go", "cancel.go",

@@ -116,6 +116,32 @@ func (i *iterator) Next() bool {
 	return false
 }
 
+// Before moves to the last key before key within the range, and reports whether there is one.
+func (i *iterator) Before(key []byte) bool {
+	if i.it == nil || i.err != nil {
+		return false
+	}
+	if i.to != nil && bytes.Compare(key, i.to) > 0 {
+		key = i.to
+	}
+	i.ahead.drop()
+	if i.at != on || !bytes.Equal(i.Key(), key) {
+		i.it.SeekForPrev(key) // may be at the key itself
+	}
+	if i.it.Valid() && bytes.Equal(i.it.Key().Data(), key) {
+		i.it.Prev()
+	}
+	return i.moved() && i.within()
+}
+
+// within ends the iteration at a key before the range.
+func (i *iterator) within() bool {
+	if bytes.Compare(i.Key(), i.from) < 0 {
+		i.hasKey, i.at = false, after
+	}
+	return i.at == on
+}
+
 // moved updates the state after a step of RocksDB's iterator.
 func (i *iterator) moved() bool {
 	i.hasKey, i.hasValue = false, false

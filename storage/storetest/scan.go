@@ -77,6 +77,41 @@ func seekBack(t *testing.T, s *subject) {
 	}
 }
 
+func before(t *testing.T, s *subject) {
+	t.Helper()
+	s.commit(func(b *storage.Batch) {
+		for _, key := range []string{"a", "b", "c", "d"} {
+			b.Put(storage.Results, []byte(key), []byte("v"+key))
+		}
+	})
+	for _, tt := range []struct{ from, to, key, want string }{
+		{"", "", "z", "d c b a"}, {"", "", "c", "b a"}, {"", "", "bb", "b a"}, {"", "", "a", ""}, {"b", "d", "z", "c b"}, {"b", "d", "d", "c b"}, {"b", "d", "b", ""}, {"b", "d", "a", ""},
+	} {
+		var to []byte
+		if tt.to != "" {
+			to = []byte(tt.to)
+		}
+		it := s.Scan(storage.Results, []byte(tt.from), to)
+		var got []string
+		for ok := it.Before([]byte(tt.key)); ok; ok = it.Before(it.Key()) {
+			if string(it.Value()) != "v"+string(it.Key()) {
+				t.Errorf("%q has the value %q", it.Key(), it.Value())
+			}
+			got = append(got, string(it.Key()))
+		}
+		if strings.Join(got, " ") != tt.want || it.Err() != nil {
+			t.Errorf("before %q of %q to %q: %q, %v", tt.key, tt.from, tt.to, got, it.Err())
+		}
+		if tt.want != "" && (!it.Seek([]byte("b")) || !it.Next() || string(it.Key()) != "c" || !it.Before([]byte("c")) || string(it.Key()) != "b") {
+			t.Errorf("from the end of %q to %q to b, on to c and back to b: at %q", tt.from, tt.to, it.Key())
+		}
+		it.Close()
+		if it.Before([]byte("z")) {
+			t.Error("a closed iterator moves")
+		}
+	}
+}
+
 func nextFirst(t *testing.T, s *subject) {
 	t.Helper()
 	s.put("a", "1", "b", "1", "c", "1")

@@ -49,6 +49,7 @@ func Exercise(t *testing.T, open Open) {
 		{"SeekKeepsTheBounds", seekBounds},
 		{"SeekGoesBackAndForth", seekBack},
 		{"AnIteratorStartsBeforeTheFirstKey", nextFirst},
+		{"ResultsAreReadBackwards", before},
 		{"AnIteratorStaysAtItsEnd", pastEnd},
 		{"AnIteratorSeesTheStoreAsItWas", snapshot},
 		{"AnIteratorOfKeysOnlySeesTheSame", keysOnly},

@@ -357,16 +357,28 @@ func (v *verifier) checkDedup(key, value []byte) error {
 	return nil
 }
 
-// checkResult: the queue exists. The message does not, since it was acked.
+// checkResult: the queue exists. The message does not, since it was acked; a record that names the fairness key says
+// under which it was. The record of one that is there is dropped, so the message stays.
 func (v *verifier) checkResult(key, value []byte) error {
-	no, _, _, err := storage.ParseResultKey(key)
+	no, _, id, err := storage.ParseResultKey(key)
 	if err != nil {
 		return err
 	}
 	if v.queues[no] == nil {
 		return fmt.Errorf("a result of the queue with the number %d, which does not exist", no)
 	}
-	return new(storage.Result).Decode(value)
+	var rec storage.Result
+	if err := rec.Decode(value); err != nil || rec.Attempts == 0 {
+		return err
+	}
+	mk := storage.MessageKey{Queue: no, Key: rec.Key, Rank: engine.RankOf(id), ID: id}
+	if err := engine.CheckMessageKey(mk); err != nil {
+		return err
+	}
+	if _, err := v.store.Get(storage.Messages, mk.Append(nil)); err == nil {
+		return fmt.Errorf("message %s is done, and it is still there", id)
+	}
+	return nil
 }
 
 // repairRounds bounds the repetitions of Records in Repair: a record that is dropped may be

@@ -8,6 +8,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/broker/verify"
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -186,6 +187,47 @@ func (b *broker) acked(queue, value string) (id engine.ID) {
 		return err
 	})
 	return id
+}
+
+// TestARecordOfAnEndIsOfNoMessage: a message that is there is not done. Its record is dropped, and the message stays.
+func TestARecordOfAnEndIsOfNoMessage(t *testing.T) {
+	store := storage.NewMemory()
+	b := start(t, store)
+	b.do(func(tx *engine.Tx) error {
+		return tx.CreateQueue("q", engine.QueueOptions{Given: queueset.Given{queueset.KeepDone: 60_000}})
+	})
+	b.acked("q", "v-1")
+	req := &engine.Enqueue{Queue: "q", Key: "k", Payload: []byte("x")}
+	if err := b.Prepare(req); err != nil {
+		t.Fatal(err)
+	}
+	var there engine.ID
+	b.do(func(tx *engine.Tx) (err error) { there, err = tx.Enqueue(req); return err })
+	if all, records := findings(t, store); len(all) != 0 || records[storage.Results] != 1 {
+		t.Fatalf("of a sound store: %q in %v", all, records)
+	}
+	it := store.Scan(storage.Messages, nil, nil)
+	it.Next()
+	mk, err := storage.ParseMessageKey(it.Key())
+	it.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var harm storage.Batch
+	harm.Put(storage.Results, storage.AppendResultKey(nil, mk.Queue, 1, there), (&storage.Result{NoValue: true, At: 1, Attempts: 1, Key: "k"}).Append(nil))
+	harm.Put(storage.Results, storage.AppendResultKey(nil, mk.Queue, 2, there), (&storage.Result{NoValue: true, At: 1, Attempts: 1, Key: "another"}).Append(nil))
+	if err := store.Commit(&harm, true); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := findings(t, store); len(all) != 2 || !strings.Contains(strings.Join(all, " "), "is done, and it is still there") || !strings.Contains(strings.Join(all, " "), "does not belong to its key") {
+		t.Errorf("%q", all)
+	}
+	if err := verify.Repair(store, true, func(string) {}); err != nil {
+		t.Error(err)
+	}
+	if all, records := findings(t, store); len(all) != 0 || records[storage.Results] != 1 || records[storage.Messages] != 1 {
+		t.Errorf("after the repair: %q in %v", all, records)
+	}
 }
 
 // TestAResultNeedsItsQueue: a result of a queue that is gone, or one that cannot be read, is found

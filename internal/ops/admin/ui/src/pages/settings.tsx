@@ -34,6 +34,7 @@ const settings: Setting[] = [
 	{ name: "signals", option: "SIGNALS", label: "Records signals", kind: "switch", zero: "off" },
 	{ name: "ordered", option: "ORDERED", label: "Ordered: one message of a key at a time", kind: "switch", zero: "off" },
 	{ name: "result_ttl_ms", option: "RESULTTTL", label: "How long results of acks are kept", kind: "ms", zero: "not at all" },
+	{ name: "keep_done_ms", option: "KEEPDONE", label: "How long it is known what is done", kind: "ms", zero: "not at all" },
 ];
 
 function shown(s: Setting, q: Fields): string {
