@@ -25,7 +25,8 @@ func lease() Spec {
 		Returns: "array of " + messageReply,
 		Summary: "Leases the next messages of a queue: at most COUNT (1), for VISIBILITY milliseconds or else the visibility timeout of the queue. " +
 			"Without BLOCK it replies at once. BLOCK is the time in milliseconds to wait for the first message, 0 without end; server.max_block_ms bounds it. " +
-			"CONSUMER is a name that FILA.GET and FILA.EXPLAIN show.",
+			"CONSUMER is a name that FILA.GET and FILA.EXPLAIN show. With SAMEKEY all messages are of one key: the one whose turn it is, which pays for " +
+			"them with its next turns. They are as many as throttles and budgets admit; in an ordered queue it is refused.",
 		Reply: "An array of messages, empty when there is none. A message is an array: receipt, payload, headers (name, value, ...), key, attempt, " +
 			"deliveries, enqueued_at, lease_until, queue. New fields are appended. attempt is 1 plus the failures so far; deliveries counts all deliveries.",
 		Flags: []string{"write", "blocking"},
@@ -64,6 +65,7 @@ func leaseRoom(_ *Session, in *input) int {
 func leaseOptions() []Arg {
 	return []Arg{
 		{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
+		{Name: "samekey", Type: PureToken, Token: "SAMEKEY", Optional: true},
 		{Name: "ms", Type: Integer, Token: "BLOCK", Optional: true, Max: millisMax},
 		{Name: "ms", Type: Integer, Token: "VISIBILITY", Optional: true, Min: 1, Max: millisMax},
 		{Name: "name", Type: String, Token: "CONSUMER", Optional: true},
@@ -86,7 +88,7 @@ func (c *leaseCall) parse(s *Session, in *input, queues []string) error {
 	}
 	c.account, c.session = s.login.account.Load(), s
 	c.req = engine.LeaseRequest{
-		Queues: queues, Count: int(in.Integer("count", 1)), Block: in.Millis("block", -1),
+		Queues: queues, Count: int(in.Integer("count", 1)), SameKey: in.Has("samekey"), Block: in.Millis("block", -1),
 		Visibility: in.Millis("visibility", 0), Consumer: in.Text("consumer"),
 	}
 	return nil
@@ -279,7 +281,7 @@ func mlease() Spec {
 	return Spec{
 		Name: "FILA.MLEASE", Group: "fila", Since: "0.1.0",
 		Complexity: "O(N+M) where N is the number of messages returned and M the number of queues", Returns: "array of " + messageReply,
-		Summary: "Leases the next messages of several queues, which take turns.",
+		Summary: "Leases the next messages of several queues, which take turns. With SAMEKEY all are of one key of one queue.",
 		Reply:   "As FILA.LEASE.",
 		Flags:   []string{"write", "blocking", "movablekeys"},
 		Access:  Consume, ACL: []string{"consume"},

@@ -281,7 +281,10 @@ func restOf(words [][]byte, first int, in *input) func(time.Duration) []byte {
 		at++ // the id
 	}
 	for at < len(words) && !command.IsToken(words[at], "BLOCK") {
-		at += 2 // every option has one value
+		if !command.IsToken(words[at], "SAMEKEY") {
+			at++ // every other option has one value
+		}
+		at++
 	}
 	block := in.Millis("block", 0)
 	return func(waited time.Duration) []byte {

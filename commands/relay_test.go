@@ -653,3 +653,34 @@ func TestAnEmptyReplyToATransactionIsNothing(t *testing.T) {
 		t.Errorf("%q is written", got)
 	}
 }
+
+// A node that goes on with a command of a leader that was lost sends what is left of its BLOCK.
+func TestWhatIsLeftOfABlockIsFoundAmongTheOptions(t *testing.T) {
+	c := newServer(t, func(*Config) {}).connect("").session
+	for command, want := range map[string]string{
+		"FILA.LEASE orders BLOCK 5000":                                  "FILA.LEASE orders BLOCK 3000",
+		"FILA.LEASE orders SAMEKEY BLOCK 5000":                          "FILA.LEASE orders SAMEKEY BLOCK 3000",
+		"FILA.LEASE orders COUNT 3 samekey CONSUMER SAMEKEY BLOCK 5000": "FILA.LEASE orders COUNT 3 samekey CONSUMER SAMEKEY BLOCK 3000",
+		"FILA.LEASE BLOCK CONSUMER BLOCK BLOCK 5000 SAMEKEY":            "FILA.LEASE BLOCK CONSUMER BLOCK BLOCK 3000 SAMEKEY",
+		"FILA.MLEASE 2 BLOCK SAMEKEY SAMEKEY BLOCK 0 COUNT 2":           "FILA.MLEASE 2 BLOCK SAMEKEY SAMEKEY BLOCK 0 COUNT 2",
+		"FILA.MLEASE 1 SAMEKEY BLOCK 5000 SAMEKEY":                      "FILA.MLEASE 1 SAMEKEY BLOCK 3000 SAMEKEY",
+	} {
+		var words, wanted [][]byte
+		for _, word := range strings.Fields(command) {
+			words = append(words, []byte(word))
+		}
+		for _, word := range strings.Fields(want) {
+			wanted = append(wanted, []byte(word))
+		}
+		cmd, args, err := c.handler.table.Lookup(words)
+		if err == nil {
+			err = c.in.Scan(&cmd.Syntax, args)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := restOf(words, len(words)-len(args), &c.in)(2 * time.Second); string(got) != string(relay.AppendCommand(nil, wanted...)) {
+			t.Errorf("%s: %q", command, got)
+		}
+	}
+}

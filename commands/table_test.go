@@ -87,7 +87,7 @@ func TestArityIsComputedFromTheArguments(t *testing.T) {
 func TestUsageLineReadsLikeTheContract(t *testing.T) {
 	r := command.New(table())
 	for name, want := range map[string]string{
-		"fila.lease":      "FILA.LEASE queue [COUNT n] [BLOCK ms] [VISIBILITY ms] [CONSUMER name]",
+		"fila.lease":      "FILA.LEASE queue [COUNT n] [SAMEKEY] [BLOCK ms] [VISIBILITY ms] [CONSUMER name]",
 		"fila.ack":        "FILA.ACK queue receipt [receipt ...] [USED n] [RESULT value]",
 		"fila.nack":       "FILA.NACK queue receipt [ERROR text] [DELAY ms | DEAD] [USED n]",
 		"fila.explain":    "FILA.EXPLAIN queue <KEY fairness-key | id>",

@@ -13,10 +13,12 @@ type LeaseRequest struct {
 	Queues     []string
 	Count      int           // the most to deliver, at least 1; a lease never waits to reach it
 	Block      time.Duration // how long to wait for the first message; negative: not at all, 0: without limit
+	SameKey    bool          // all messages are of one key, the one whose turn it is
 	Visibility time.Duration // duration of the leases; 0: the setting of each queue
 	Consumer   string        // a name for FILA.GET and FILA.BROWSE; may be empty
 
 	parts *leaseParts // progress of a large request that takes several turns
+	reads int         // of the preflight of a transaction with SameKey
 }
 
 // Delivery is a leased message on its way to a client. Receipt proves the lease to Ack,
@@ -133,4 +135,5 @@ type leaseParts struct {
 	epoch uint64
 	until int64 // deadline of a blocking request; 0: none
 	got   []*Delivery
+	key   *fairKey // of all of them with SameKey
 }

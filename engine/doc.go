@@ -91,7 +91,8 @@
 //     counts the keys that name it and those that wait in its line.
 //  18. A throttle counts the leases that name it. The leases that name a throttle key without a
 //     setting are counted as well.
-//  19. The credit of a key is never negative.
+//  19. The credit of a key is negative only after messages that were delivered ahead of its turn (SAMEKEY). With
+//     what the rounds until its turn add, it covers the next message then. An empty key has none left.
 //  20. Where a throttle has room for the class that is next, and is neither listed nor under the
 //     cursor of grant, no class waits in its line, except classes of a queue that has another class open there, or that has no waiting consumer
 //     under a throttle by cost. Room is reserved only for a claim, and only while the queue of
@@ -193,7 +194,8 @@
 //	fairness key (key)    the unit of fair scheduling within a queue, such as a tenant
 //	weight                the relative share of a fairness key
 //	cost                  the credit that one delivery of a message consumes
-//	credit                what a fairness key may still consume
+//	credit                what a fairness key may still consume; below zero after what it has consumed ahead
+//	key batch             messages of one fairness key that a lease takes together
 //	quantum               the credit per unit of weight that a key gets in each round
 //	round                 one pass of deficit round robin over all active keys of a queue
 //	priority              the order of messages within a fairness key, 9 first

@@ -82,7 +82,9 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
-	k.AddTally(dispatch.Tally(q.figures.Returned(&k.stats, uint64(h), name)))
+	tally, owes := q.figures.Returned(&k.stats, uint64(h), name)
+	k.AddTally(dispatch.Tally(tally))
+	k.Owe(dispatch.Debt(owes))
 	q.keys.add(h, k)
 	c.heads.keys++
 	k.Number(q.roster.Add(k))

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/faisca/fila/engine/figures"
@@ -33,7 +34,10 @@ import (
 // reads.
 func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	c := tx.core
-	if !tx.atomic && req.Count > c.leasePart() {
+	switch {
+	case req.SameKey && req.parts != nil:
+		return tx.leaseBatch(req)
+	case !tx.atomic && !req.SameKey && req.Count > c.leasePart():
 		return tx.leaseMany(req)
 	}
 	if cl := tx.task.Client; cl != nil && cl.gone {
@@ -46,6 +50,9 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		if err != nil {
 			return nil, err
 		}
+		if req.SameKey && q.ordered() {
+			return nil, fmt.Errorf("%w: queue %q delivers one message of a key at a time; lease without SAMEKEY", ErrInvalid, name)
+		}
 		queues = append(queues, q)
 	}
 	if err := c.writable(); err != nil && tx.task.wait == nil {
@@ -55,6 +62,10 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		c.serveReady() // earlier consumers come first
 	}
 	ds := c.deliver(queues, req, tx.task.wait != nil)
+	if len(ds) > 0 && req.SameKey {
+		req.parts = &leaseParts{epoch: c.epoch, until: tx.leaseUntil(req), got: ds, key: c.leases.byID[ds[0].Receipt.ID].key}
+		return tx.leaseBatch(req)
+	}
 	if len(ds) > 0 {
 		tx.noteDelivered(ds)
 		tx.leased, tx.stored = true, !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
@@ -86,7 +97,7 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 			return nil // Lease reports the error
 		}
 		if q.order.Loaded() && !q.set.PausedOut {
-			return nil
+			return tx.preflightBatch(q, req)
 		}
 		loading = loading || q.awaitingRead > 0
 		queues = append(queues, q)
@@ -95,6 +106,18 @@ func (tx *Tx) PreflightLease(req *LeaseRequest) error {
 		return nil
 	}
 	return tx.park(waitPreflight, queues, 0)
+}
+
+// preflightBatch parks a transaction that leases messages of one key until those of the key that is next are in memory. If
+// other clients take them meanwhile it tries again, a few times: then the batch is what is there.
+func (tx *Tx) preflightBatch(q *queue, req *LeaseRequest) error {
+	const most = 4
+	k := key(q.order.First())
+	if !req.SameKey || !k.window.More() || k.window.Len() >= req.Count || req.reads == most {
+		return nil
+	}
+	req.reads++
+	return tx.awaitMessages(k, req.Count-k.window.Len())
 }
 
 // endLease removes a message from the lease table, returns its throttle slots and deletes
@@ -141,16 +164,13 @@ func (c *core) leasePart() int { return c.tasks.budget.part(16) }
 
 // leaseMany is Lease for more messages than one part. A first part that comes short is the
 // whole answer. Leases that have ended while the task yielded are left out of the reply; if
-// none is left, a blocking request waits again until its deadline.
+// none is left, a blocking request waits again until its deadline (endParts).
 func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 	c, size := tx.core, tx.core.leasePart()
 	p := req.parts
 	if p == nil || p.epoch != c.epoch {
 		req.parts = nil
-		until := tx.blockUntil(req.Block)
-		if w := tx.task.wait; w != nil {
-			until = w.until
-		}
+		until := tx.leaseUntil(req)
 		first := *req
 		first.Count = size
 		ds, err := tx.Lease(&first)
@@ -173,6 +193,54 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 			break
 		}
 	}
+	return tx.endParts(req)
+}
+
+// leaseUntil is when a lease stops to wait for messages; 0: it does not, or waits without end.
+func (tx *Tx) leaseUntil(req *LeaseRequest) int64 {
+	if w := tx.task.wait; w != nil {
+		return w.until
+	}
+	return tx.blockUntil(req.Block)
+}
+
+// leaseBatch continues a lease of one key, of which req.parts has the first message. Those that are on disk only are
+// read before they follow; a read that brings nothing ends the batch. A transaction takes what is in memory, as
+// preflightBatch has read it.
+func (tx *Tx) leaseBatch(req *LeaseRequest) ([]*Delivery, error) {
+	c, p := tx.core, req.parts
+	if p.epoch != c.epoch {
+		req.parts = nil
+		return tx.Lease(req)
+	}
+	k := p.key
+	for len(p.got) < req.Count && !k.purged() {
+		if !tx.atomic && !c.room() {
+			return nil, tx.yield()
+		}
+		if m := c.following(k); m != nil {
+			p.got = append(p.got, c.leaseFor(req, m))
+			continue
+		}
+		if tx.atomic || !k.window.Awaiting() || k.paused || k.window.LastReadEmpty() {
+			break
+		}
+		return nil, tx.awaitMessages(k, req.Count-len(p.got))
+	}
+	if tx.atomic {
+		ds := p.got
+		req.parts = nil
+		tx.noteDelivered(ds)
+		tx.leased = true
+		return ds, nil
+	}
+	return tx.endParts(req)
+}
+
+// endParts returns what a lease in parts has got, without the leases that have ended meanwhile. If none is left, a
+// blocking request waits again until its deadline.
+func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
+	c, p := tx.core, req.parts
 	req.parts = nil
 	p.got = slices.DeleteFunc(p.got, func(d *Delivery) bool { // leases that have ended meanwhile
 		q := c.queues.byName[d.Queue]

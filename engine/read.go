@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,6 +49,8 @@ type readQueue struct {
 	pausedUntil int64       // Unix nanoseconds before which no read is issued
 	failed      int         // consecutive window reads that failed
 	backedOff   []backedOff // in the order of their times
+
+	batches map[*fairKey]*batchRead // what leases wait for, of keys with a read requested or under way
 
 	unchecked
 }
@@ -123,9 +126,64 @@ func (c *core) issueReads() {
 // window has room for.
 func (c *core) issueRead(k *fairKey) {
 	r := &read{epoch: c.epoch, key: k, queue: k.queue.no, name: k.name, limit: max(c.readMax()-k.window.Len(), 1), bytes: c.readBytes()}
+	if b := c.reads.batches[k]; b != nil {
+		r.limit = max(r.limit, b.wants)
+	}
 	r.from = k.window.Issue(&r.Read)
 	c.reads.inFlight++
 	c.out.jobs = append(c.out.jobs, r)
+}
+
+// batchRead is a read of a key for leases that take more messages of it than are in memory (SameKey). It brings as many
+// as one of them wants, whatever the bound of a window: there are at most as many such reads as clients.
+type batchRead struct {
+	tasks []*Task
+	wants int
+}
+
+// awaitMessages parks a task until the next read of a key has ended, which brings as many messages as it wants if there are
+// so many and they fit into the bytes of a read. More must be on disk. The key may be forgotten or purged by then.
+func (tx *Tx) awaitMessages(k *fairKey, wants int) error {
+	c := tx.core
+	b := c.reads.batches[k]
+	if b == nil {
+		b = &batchRead{}
+		if c.reads.batches == nil {
+			c.reads.batches = map[*fairKey]*batchRead{}
+		}
+		c.reads.batches[k] = b
+	}
+	b.tasks, b.wants = append(b.tasks, tx.task), max(b.wants, wants)
+	k.window.Request(k.window.Len())
+	if k.window.Wants() { // requestRead may have listed it to be read when memory allows it
+		c.reads.urgent = append(c.reads.urgent, k)
+	}
+	return tx.await()
+}
+
+// resumeBatches resumes the tasks that wait for a read of a key, which has ended or will not be issued any more.
+func (c *core) resumeBatches(k *fairKey) {
+	if b := c.reads.batches[k]; b != nil {
+		delete(c.reads.batches, k)
+		for _, t := range b.tasks {
+			t.resume(c)
+		}
+	}
+}
+
+// dropBatchReads resumes the tasks that wait for reads of the keys of a queue that is purged or deleted, in the next turn.
+func (c *core) dropBatchReads(q *queue) {
+	var keys []*fairKey
+	for k := range c.reads.batches {
+		if k.queue == q {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, func(a, b *fairKey) int { return cmp.Compare(a.Seq(), b.Seq()) })
+	for _, k := range keys {
+		c.tasks.yielded = append(c.tasks.yielded, c.reads.batches[k].tasks...)
+		delete(c.reads.batches, k)
+	}
 }
 
 // readBytes is the number of bytes after which a window read ends: a small part of what
@@ -306,6 +364,7 @@ func (r *read) Apply(tx *Tx) error {
 	}
 	c.reads.inFlight--
 	k := r.key
+	defer c.resumeBatches(k)
 	if !c.alive(k) || !k.window.End(&r.Read) {
 		return nil
 	}

@@ -537,6 +537,7 @@ func (f *foundMessage) fresh() *message {
 // portions, see removal.go.
 func (c *core) detachAll(q *queue) {
 	c.spend(8) // the store deletes a range of each family
+	c.dropBatchReads(q)
 	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
 	named := q.keys.n < min(figures.IdleMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}

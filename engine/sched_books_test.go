@@ -342,6 +342,41 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 	}
 }
 
+// batch is called before the deliveries of a lease of one key. What the messages behind the first cost is how far the
+// key has gone ahead.
+func (s *schedSim) batch(w *schedWorker, ds []*Delivery) {
+	s.promote()
+	ahead := 0.0
+	for i, d := range ds {
+		m := s.messages[d.Receipt.ID]
+		if d.Queue != ds[0].Queue || d.Key != ds[0].Key || len(ds) > w.count {
+			s.fault("a lease of %d messages of one key has message %d of %d of key %s of %s, the first is of key %s", w.count, i+1, len(ds), d.Key, d.Queue, ds[0].Key)
+		}
+		if m != nil && i > 0 {
+			ahead += float64(m.cost)
+		}
+	}
+	if ahead > 0 {
+		if c := s.messages[ds[0].Receipt.ID].key.class; c != nil {
+			c.ahead = max(c.ahead, ahead)
+		}
+	}
+}
+
+// batchEnds is called after them: what follows may have been delivered with them, unless something has kept it back.
+func (s *schedSim) batchEnds(w *schedWorker, ds []*Delivery) {
+	if len(ds) == 0 || len(ds) == w.count {
+		return
+	}
+	k := s.messages[ds[0].Receipt.ID].key
+	if len(k.ready) == 0 || k.paused || k.queue.paused {
+		return
+	}
+	if m := k.ready[0]; k.class != nil && len(m.budgets) == 0 && m.canGo() && !slices.ContainsFunc(m.class.throttles, func(t *schedThrottle) bool { return t.shared }) {
+		s.cut++
+	}
+}
+
 // take records the use of a slot and a token, which must be available. A token may be reserved
 // for a message with several throttles while the bucket refills, so a throttle with such
 // messages may be one token ahead of the record.
@@ -453,7 +488,7 @@ func (c *schedClass) share() (part, expected float64) {
 // spans tracks, for each pair of keys of a class that both have messages, the difference of
 // what they got per unit of weight. The range of that difference is bounded as in deficit round
 // robin (Shreedhar and Varghese): in any interval in which both have messages, by quantum +
-// Max/w + Max/w', where Max is the largest cost.
+// Max/w + Max/w', where Max is the largest cost, and what the messages of a batch cost behind the first.
 func (s *schedSim) spans(m *schedMessage) {
 	k, c := m.key, m.class
 	if k.class == nil {
@@ -478,7 +513,8 @@ func (s *schedSim) spans(m *schedMessage) {
 		}
 		p.now += sign * float64(m.cost) / float64(k.weight)
 		p.least, p.most = min(p.least, p.now), max(p.most, p.now)
-		bound := s.quantum + c.costMax/float64(a.weight) + c.costMax/float64(b.weight) + p.slack
+		most := c.costMax + c.ahead
+		bound := s.quantum + most/float64(a.weight) + most/float64(b.weight) + p.slack
 		s.widest = max(s.widest, (p.most-p.least)/bound)
 		if p.most-p.least > bound+1e-9 {
 			s.unfair(&s.apart, "by weight, keys %s (weight %d) and %s (weight %d) of %s have moved apart by %.2f, more than %.2f",

@@ -14,25 +14,27 @@ import (
 type plantedFault struct {
 	rule  string
 	plant func(c *core)
+	batch int                    // messages of one key that a worker leases at a time; 0: one
 	found func(s *schedSim) bool // by the records, or by the shares at the end
 }
 
 func plantedFaults() []plantedFault {
 	apart := func(s *schedSim) bool { return s.apart > 0 }
 	return []plantedFault{
-		{"1: room is used at once", func(c *core) { c.order.Inside().HideRoom() }, func(s *schedSim) bool { return s.broken > 0 }},
+		{"1: room is used at once", func(c *core) { c.order.Inside().HideRoom() }, 0, func(s *schedSim) bool { return s.broken > 0 }},
 		{"2: queues take turns", func(c *core) {
 			c.order.Inside().Favour(c.queues.byName["q0"].order)
-		}, func(s *schedSim) bool { return s.queues[1].got < s.queues[0].got/2 }},
-		{"3: a key that waits is not passed by others", eachQueue(func(p dispatch.Inside, q *queue) { p.Postpone(q.order, 100) }), apart},
-		{"4: messages with several throttles get their share", eachQueue(func(p dispatch.Inside, q *queue) { p.UseUpTurns(q.order) }), func(s *schedSim) bool { return s.severalShare() < 0.5 }},
-		{"5: credit is never lost", eachKey(dispatch.Inside.TakeCredit), apart},
-		{"6: a key is visited in the round in which its credit suffices", eachQueue(func(p dispatch.Inside, q *queue) { p.Postpone(q.order, -1) }), func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
-		{"7: an explanation names the throttles that are full", eachKey(dispatch.Inside.Unname), (*schedSim).misexplained},
-		{"9: the order of delivery is told what a message costs", eachKey(dispatch.Inside.Misprice), func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
+		}, 0, func(s *schedSim) bool { return s.queues[1].got < s.queues[0].got/2 }},
+		{"3: a key that waits is not passed by others", eachQueue(func(p dispatch.Inside, q *queue) { p.Postpone(q.order, 100) }), 0, apart},
+		{"4: messages with several throttles get their share", eachQueue(func(p dispatch.Inside, q *queue) { p.UseUpTurns(q.order) }), 0, func(s *schedSim) bool { return s.severalShare() < 0.5 }},
+		{"5: credit is never lost", eachKey(dispatch.Inside.TakeCredit), 0, apart},
+		{"6: a key is visited in the round in which its credit suffices", eachQueue(func(p dispatch.Inside, q *queue) { p.Postpone(q.order, -1) }), 0, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
+		{"7: an explanation names the throttles that are full", eachKey(dispatch.Inside.Unname), 0, (*schedSim).misexplained},
+		{"9: the order of delivery is told what a message costs", eachKey(dispatch.Inside.Misprice), 0, func(s *schedSim) bool { return s.apart > 0 || s.step.Check() != nil }},
 		{"8: a throttle admits what it is set to", func(c *core) {
 			c.order.Inside().Set("A", dispatch.Limits{Concurrency: 3})
-		}, func(*schedSim) bool { return false }},
+		}, 0, func(*schedSim) bool { return false }},
+		{"a batch is paid for", eachKey(dispatch.Inside.Forgive), 3, apart},
 	}
 }
 
@@ -63,7 +65,13 @@ func (x *plantedFault) run(plant func(c *core)) (found bool, says string) {
 		q.endless(4, 1, 1, a)
 		q.endless(4, 1, 1, b)
 		q.endless(4, 3, 1, a, b)
-		s.crew(8, q)
+		if x.batch > 0 {
+			q.endless(6, 1, 1)
+			q.endless(6, 4, 1)
+		}
+		for _, w := range s.crew(8, q) {
+			w.count, w.same = max(x.batch, 1), x.batch > 0
+		}
 	}
 	s.run(500*time.Second, func() bool {
 		plant(s.step.core)

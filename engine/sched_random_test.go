@@ -35,6 +35,7 @@ type setUp struct {
 	paid      *rand.Rand // budgets pay for messages; nil: for none
 	onDisk    bool       // all but two messages of each key are on disk only
 	batches   bool       // workers lease several messages at a time
+	same      bool       // and all of one key
 	contended bool       // every message names a throttle, and there are always workers
 	costMax   uint32
 	weightMax uint32
@@ -81,6 +82,7 @@ func newSetUp(seed uint64) *setUp {
 		}
 	}
 	u.randomWorkers()
+	u.randomBatches(seed)
 	for range r.IntN(4) {
 		u.disturb(shared)
 	}
@@ -190,6 +192,20 @@ func (u *setUp) again(d time.Duration, do func()) {
 		do()
 		u.again(d, do)
 	})
+}
+
+// randomBatches has workers lease several messages of one key at a time, in a third of the set-ups.
+func (u *setUp) randomBatches(seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 9)) //nolint:gosec // reproducible on purpose
+	if r.IntN(3) > 0 || u.onDisk {      // messages on disk are not read within a turn
+		return
+	}
+	u.batches, u.same = true, true
+	for _, w := range u.workers {
+		if r.IntN(2) == 0 {
+			w.count, w.same = 1+r.IntN(8), true
+		}
+	}
 }
 
 func (u *setUp) randomWorkers() {
@@ -314,6 +330,9 @@ func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 		u := newSetUp(seed)
 		u.relaxed = true
 		u.run(setUpSeconds*time.Second, u.enough)
+		if u.cut > 0 {
+			t.Errorf("seed %d: %d batches were shorter than they may be", seed, u.cut)
+		}
 		if red := slices.Concat(u.faults, u.reds); len(red) > 0 {
 			if j.bad++; j.bad <= 10 {
 				t.Errorf("seed %d (%v): %d times a message waited that could go, %d times two keys were too far apart; first %s",
@@ -375,7 +394,8 @@ type schedJudge struct {
 	// Fractions of their fair parts: classes with one throttle, without and with messages of
 	// several throttles beside them.
 	alone, single []seen
-	several       []seen // fractions of classes with several throttles
+	several       []seen    // fractions of classes with several throttles
+	besideBatches [2][]seen // use of throttles, and fractions of classes with several, where batches of one key go ahead
 }
 
 // busy reports whether no worker waited for the queue in nearly all of the time.
@@ -412,6 +432,8 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 				// Queues with a waiting consumer take turns. The classes of one whose workers only poll, or are
 				// all busy, get what happens to be free at the moment in which one of them asks.
 				j.busy++
+			case len(c.throttles) > 1 && u.same:
+				j.besideBatches[1] = append(j.besideBatches[1], is)
 			case len(c.throttles) > 1:
 				j.several = append(j.several, is)
 			case u.several:
@@ -426,7 +448,11 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 		const enough = 30
 		if t.amount() >= enough && !slices.Contains(u.own, t) {
 			i := min(most[t], 4)
-			j.use[i] = append(j.use[i], seen{t.use(), fmt.Sprintf("seed %d, %s (rate %.1f, concurrency %d)", seed, t.name, t.rate, t.conc)})
+			use := &j.use[i]
+			if u.same && i > 1 {
+				use = &j.besideBatches[0]
+			}
+			*use = append(*use, seen{t.use(), fmt.Sprintf("seed %d, %s (rate %.1f, concurrency %d)", seed, t.name, t.rate, t.conc)})
 		}
 	}
 }
@@ -468,6 +494,8 @@ func (j *schedJudge) report(t *testing.T, n int) {
 		{"part of its turns, a queue whose messages have one throttle", j.alone, 0.75, 0},
 		{"part of its share, a class with one throttle beside several", j.single, 0.25, 0},
 		{"part of its share, a class with several throttles", j.several, 0.1, 0},
+		{"use of throttles, messages with several, beside batches of one key", j.besideBatches[0], 0.75, 0.06},
+		{"part of its share, a class with several throttles, beside batches of one key", j.besideBatches[1], 0.1, 0.02},
 	} {
 		if part := spread(t, x.what, x.all, x.bound); part > x.few {
 			t.Errorf("%s: %.1f %% are below %.2f, at most %.0f %% may be", x.what, 100*part, x.bound, 100*x.few)

@@ -50,6 +50,7 @@ type schedSim struct {
 	faults     []string
 	patterns   bool // limits come from patterns as well as from settings of their own
 	quiet      bool // no checks after events: a set-up is being built
+	cut        int  // batches that had fewer messages than throttles and budgets admit
 	relaxed    bool // broken rules of fairness are counted instead of failing the test
 	broken     int  // events after which a message waited that could be delivered
 	apart      int  // times that two keys of a class were further apart than the bound
@@ -468,7 +469,8 @@ type schedClass struct {
 	keys      []*schedKey
 	spans     map[[2]*schedKey]*span
 	costMax   float64
-	budgets   bool // pay for messages of some keys
+	ahead     float64 // the most that the messages of a batch cost behind the first
+	budgets   bool    // pay for messages of some keys
 	got       int
 	cost      int64     // delivered
 	weight    float64   // set by weigh: messages
@@ -504,6 +506,7 @@ type schedWorker struct {
 	left   int // messages in work
 
 	count  int
+	same   bool          // all messages of a lease are of one key
 	block  time.Duration // as in LeaseRequest; negative: poll
 	every  time.Duration // between two polls
 	factor float64       // of the work of a message: 5 is slow
@@ -564,7 +567,7 @@ func (w *schedWorker) leaseWith(before []*Task) {
 		}
 		return
 	}
-	req := &LeaseRequest{Count: w.count, Block: w.block, Visibility: w.lapse}
+	req := &LeaseRequest{Count: w.count, SameKey: w.same, Block: w.block, Visibility: w.lapse}
 	for _, q := range w.queues {
 		req.Queues = append(req.Queues, q.name)
 	}
@@ -579,11 +582,17 @@ func (w *schedWorker) leaseWith(before []*Task) {
 			s.fault("lease: %v", err)
 			return err
 		}
+		if w.same {
+			s.batch(w, ds)
+		}
 		for _, d := range ds {
 			s.delivered(w, d)
 		}
+		if w.same {
+			s.batchEnds(w, ds)
+		}
 		// One that has waited comes back with what the first room gives it, of a throttle or a budget.
-		if len(ds) < w.count && !w.parked && (len(ds) == 0 || len(s.budgets) == 0) {
+		if len(ds) < w.count && !w.parked && (len(ds) == 0 || len(s.budgets) == 0 && !w.same) {
 			s.asked = append(s.asked, w)
 		}
 		w.park(false)

@@ -68,7 +68,7 @@ func (c *core) serveQueue(q *queue) {
 	}
 }
 
-// deliver leases up to req.Count messages, one of each queue in turn. The rotation of a set
+// deliver leases up to req.Count messages, one of each queue in turn, and with req.SameKey one. The rotation of a set
 // of queues is remembered between requests, so that many small leases are as fair among
 // queues as one large lease. It delivers nothing while the store takes no writes. served says
 // that the lease has waited and is being served; any other goes behind all that is ready.
@@ -81,6 +81,9 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Deliv
 	}
 	var ds []*Delivery
 	most := max(req.Count, 1)
+	if req.SameKey {
+		most = 1 // the others follow it
+	}
 	turn := c.waits.rotations.of(queues)
 	at := turn.start(queues)
 	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
@@ -95,13 +98,18 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Deliv
 		if ds == nil {
 			ds = make([]*Delivery, 0, min(req.Count, q.order.Keys()*4+16))
 		}
-		visibility := req.Visibility
-		if visibility <= 0 {
-			visibility = q.set.Values.Duration(queueset.Visibility)
-		}
-		ds = append(ds, c.lease(m, visibility, req.Consumer))
+		ds = append(ds, c.leaseFor(req, m))
 	}
 	return ds
+}
+
+// leaseFor is lease with the settings of a request.
+func (c *core) leaseFor(req *LeaseRequest, m *message) *Delivery {
+	visibility := req.Visibility
+	if visibility <= 0 {
+		visibility = m.key.queue.set.Values.Duration(queueset.Visibility)
+	}
+	return c.lease(m, visibility, req.Consumer)
 }
 
 // take removes the next message of the queue from its head cache, in the order of deficit
@@ -125,6 +133,28 @@ func (c *core) take(q *queue, served bool) *message {
 	before := q.order.Rounds()
 	q.order.Take(&k.Key)
 	q.figures.Count(figures.Rounds, uint64(q.order.Rounds()-before))
+	return c.takeFirst(k)
+}
+
+// following is take for the key that has just delivered, ahead of its turn; nil if throttles, budgets or a pause keep
+// its next message back, or it is not in memory.
+func (c *core) following(k *fairKey) *message {
+	q := k.queue
+	for !q.set.PausedOut && q.order.Follows(&k.Key) {
+		if m := k.window.First(); c.ttlExpired(m) {
+			c.spend(1)
+			c.endTTLAtHead(m)
+			continue
+		}
+		q.order.TakeAhead(&k.Key)
+		return c.takeFirst(k)
+	}
+	return nil
+}
+
+// takeFirst removes the first message of a key from its head cache, when the order of delivery has counted it.
+func (c *core) takeFirst(k *fairKey) *message {
+	q := k.queue
 	if m := k.window.First(); m.throttles != nil && len(m.throttles.Budgets) > 0 {
 		c.reserveCharge(m)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/storage"
 )
 
@@ -368,7 +369,7 @@ func (c *core) forgetKey(k *fairKey) {
 	c.dropKey(k)
 	q.sequence.forget(k)
 	q.roster.Remove(k.Seq())
-	q.figures.Forgotten(&k.stats, uint64(k.hash), k.name, k.throttled(c.now))
+	q.figures.Forgotten(&k.stats, uint64(k.hash), k.name, k.throttled(c.now), figures.Debt(k.Debt()))
 }
 
 // The settings records of fairness keys have the number of their queue in their store keys, and

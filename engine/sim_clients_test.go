@@ -250,12 +250,14 @@ func (s *sim) lease(cl *simClient) {
 	if s.rng.IntN(3) == 0 {
 		req.Visibility = time.Duration(1+s.rng.IntN(400)) * time.Millisecond
 	}
+	s.leaseOneKey(req)
 	s.leaseAs(cl, req)
 }
 
 func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 	var ds []*Delivery
 	began := s.step.now
+	inParts := false
 	order, known := 0, map[Receipt]bool{} // known: receipts of a lease in parts that the oracle has seen
 	t := s.submitLease(cl, func(tx *Tx) (err error) {
 		order = s.decisions
@@ -265,6 +267,8 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 		}
 		ds, err = tx.Lease(req)
 		s.gatesOpen(tx, ds)
+		inParts = inParts || req.parts != nil
+		s.ofOneKey(tx, req, ds, inParts)
 		back()
 		got := ds
 		if err != nil && req.parts != nil {

@@ -156,6 +156,7 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 
 func (s *sim) addLease(cl *simClient, add func(Call, func(error))) *simLease {
 	c := &simLease{sim: s, client: cl, req: LeaseRequest{Queues: []string{"a", "b"}, Count: 3, Block: 0}}
+	s.leaseOneKey(&c.req)
 	add(c, func(err error) {
 		if err != nil {
 			if !refusal(err) {
@@ -197,6 +198,7 @@ func (c *simLease) Preflight(tx *Tx) error { return tx.PreflightLease(&c.req) }
 func (c *simLease) Apply(tx *Tx) (err error) {
 	c.order = c.sim.decisions
 	c.ds, err = tx.Lease(&c.req)
+	c.sim.ofOneKey(tx, &c.req, c.ds, true)
 	c.sim.decided(tx, c.ds)
 	if c.client.client.gone && len(c.ds) > 0 {
 		c.sim.oracle.fail("a client that is gone was given messages")

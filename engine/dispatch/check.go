@@ -28,8 +28,8 @@ func (q *Queue) Check(all iter.Seq[*Key], bad Report) {
 	members, own := map[*class][]*Key{}, map[*class]int{}
 	keys, weight, open := 0, int64(0), 0
 	for k := range all {
-		if k.credit < 0 {
-			bad(19, "key %d of %v has a credit of %d", k.seq, q.owner, k.credit)
+		if has := k.atTurn(s.quantum); has < int64(k.placedCost) && k.class != nil || k.class == nil && k.state == Empty && k.credit > 0 {
+			bad(19, "key %d of %v has a credit of %d, and of %d at its turn", k.seq, q.owner, k.credit, has)
 		}
 		switch k.held {
 		case 0:
@@ -59,6 +59,11 @@ func (q *Queue) Check(all iter.Seq[*Key], bad Report) {
 	if len(s.reserving) > 0 && !q.HasDemand() {
 		bad(20, "%v has reserved throttles and no consumer", q.owner)
 	}
+}
+
+// atTurn is the credit that the key will have at its turn.
+func (k *Key) atTurn(quantum int64) int64 {
+	return k.credit + (k.due-k.base)*int64(k.placedWeight)*quantum
 }
 
 // checkGate verifies a key that its own throttle has stopped: the throttle has no room for its next message, or is to be

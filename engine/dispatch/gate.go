@@ -154,13 +154,13 @@ func (o *Order) unloose(k *Key) {
 	}
 }
 
-// charge has a class that delivers use its turns at its budgets, and has its key stand in line no more. The caller
-// reserves the charge.
-func (o *Order) charge(cl *class, k *Key) {
+// charge has a class that delivers use its turns at its budgets, and has its key stand in line no more; ahead says that
+// it was not the turn of the class. The caller reserves the charge.
+func (o *Order) charge(cl *class, k *Key, ahead bool) {
 	for _, d := range cl.draws {
 		o.drained(d.line)
 		if d.line.draws > 1 {
-			d.deliver(k.set.Charge)
+			d.deliver(k.set.Charge, ahead)
 		}
 	}
 	o.unloose(k)
@@ -292,11 +292,13 @@ func (d *draw) enter(charge int64) {
 	d.order = d.line.order
 }
 
-// deliver advances the start tag of a draw by a delivery.
-func (d *draw) deliver(charge int64) {
+// deliver advances the start tag of a draw by a delivery, and unless that is ahead of its turn the virtual time.
+func (d *draw) deliver(charge int64, ahead bool) {
 	d.leaveLine()
 	start := max(d.tag, d.line.vtime)
-	d.line.vtime = start
+	if !ahead {
+		d.line.vtime = start
+	}
 	d.tag = start + d.share(charge)
 	d.standInLine()
 }

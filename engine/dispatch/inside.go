@@ -172,6 +172,16 @@ func (p Inside) UseUpTurns(q *Queue) {
 // TakeCredit takes the credit of a key.
 func (p Inside) TakeCredit(k *Key) { k.credit = min(k.credit, 0) }
 
+// Forgive has a key that went ahead of its turn pay nothing for it.
+func (p Inside) Forgive(k *Key) {
+	if cl := k.class; cl != nil && k.held == 0 && k.credit < 0 {
+		cl.remove(k)
+		k.credit, k.base = 0, cl.present()-1
+		k.schedule(k.placedCost, k.placedWeight)
+		p.o.fix(cl)
+	}
+}
+
 // Misprice has the next message of a key cost 1.
 func (p Inside) Misprice(k *Key) { k.placedCost = 1 }
 

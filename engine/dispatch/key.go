@@ -14,7 +14,7 @@ const CostMin = 1
 // State says whether a key can deliver.
 //
 //	state    in a class                           credit
-//	empty    no                                   lost: as in deficit round robin, an idle key saves nothing
+//	empty    no                                   lost: as in deficit round robin, an idle key saves nothing; what it owes is kept
 //	stopped  no                                   kept
 //	loading  the present one, else plain: the     kept
 //	         key keeps its place
@@ -48,8 +48,9 @@ type Key struct {
 	hasSet bool // set is not nil
 
 	// Its place in the calendar of its class, see calendar.go. credit is the credit after the
-	// visit in round base, plus grants since then. While the key is in no class, base is the
-	// number of rounds from that visit until it left.
+	// visit in round base, plus grants since then; below zero where it was spent ahead. While the key
+	// is in no class, base is the number of rounds from that visit until it left. While it is empty,
+	// due is the round of the queue, see Queue.clock, up to which rounds have paid for what it owes.
 	prev, next *Key
 	credit     int64
 	base, due  int64    // rounds of the last and of the next visit, on the clock of the class
@@ -71,6 +72,13 @@ func (t *Tally) Add(o Tally) {
 	t.Admitted += o.Admitted
 	t.Refused += o.Refused
 	t.Waited += o.Waited
+}
+
+// Debt is what an empty key owes for messages that it has delivered ahead of its turn.
+type Debt struct {
+	Cost   int64  // owed at Round; 0: nothing
+	Round  int64  // of the queue; each later one pays the quantum times Weight
+	Weight uint32 // of the key
 }
 
 // Number gives a new key its number, which is greater than those of all keys of its queue before it.

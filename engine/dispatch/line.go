@@ -233,9 +233,23 @@ func (cl *class) share() float64 { return float64(cl.head().placedCost) / float6
 // Where a throttle has no other class, there is no order to keep, and the tags stay as they
 // are.
 func (o *Order) admit(cl *class, k *Key) {
-	cost := k.placedCost
 	o.endClaim(cl)
 	cl.fresh = false
+	cl.useTurns(k.placedCost, false)
+	o.consumeRoom(cl, k)
+	o.resolve(cl)
+}
+
+// admitAhead is admit for a message that is delivered ahead of the turn of the class. It uses neither the claim of the
+// class nor the turn that has opened it.
+func (o *Order) admitAhead(cl *class, k *Key) {
+	cl.useTurns(k.placedCost, true)
+	o.consumeRoom(cl, k)
+}
+
+// useTurns advances the start tags of a class, and the turns of its queue, by a delivery. Virtual times advance with
+// it unless it is ahead of the turn: those who wait come first then, until they have had as much.
+func (cl *class) useTurns(cost uint32, ahead bool) {
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		t, e := s.throttle, s.entry
@@ -247,16 +261,22 @@ func (o *Order) admit(cl *class, k *Key) {
 			behind = slackTurns
 		}
 		start := max(s.tag, e.vtime-behind*share)
-		e.vtime = max(e.vtime, start)
-		s.tag = start + share
 		turn := max(e.turn, t.vtime-e.slack())
-		t.vtime = max(t.vtime, turn)
+		if !ahead {
+			e.vtime = max(e.vtime, start)
+			t.vtime = max(t.vtime, turn)
+		}
+		s.tag = start + share
 		e.step = t.length(int64(cost))
 		e.turn = turn + e.step
 		if e.at >= 0 {
 			t.line.Fix(e)
 		}
 	}
+}
+
+// consumeRoom takes what a message of the class needs of its throttles, and has those look again that keep something.
+func (o *Order) consumeRoom(cl *class, k *Key) {
 	o.consume(k)
 	for i := range cl.flows {
 		t := cl.flows[i].throttle
@@ -267,7 +287,6 @@ func (o *Order) admit(cl *class, k *Key) {
 			o.usedRoom(t)
 		}
 	}
-	o.resolve(cl)
 }
 
 // block stops an open class: it waits in the line of a throttle that has no room for it. The

@@ -1,6 +1,9 @@
 package dispatch
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Queue is a queue: the order of its keys, and its place at throttles, which outlives purges.
 type Queue struct {
@@ -9,8 +12,9 @@ type Queue struct {
 	scheduler *scheduler
 	turns     map[*throttle]float64 // tags at throttles that a purge has ended and no class has continued
 
-	waits, paused, free bool // see Demand, Pause and Free
-	offered             bool // in Order.offers
+	passed              int64 // rounds of the schedulers before this one
+	waits, paused, free bool  // see Demand, Pause and Free
+	offered             bool  // in Order.offers
 
 	// Announced says that the owner has announced ready messages, and that no consumer has found
 	// none since. The owner sets it; it ends when no class is open.
@@ -92,6 +96,14 @@ func (q *Queue) HasOpen() bool { return q.scheduler.hasOpen() }
 // not, the queue delivers nothing until the read of that key is done.
 func (q *Queue) Loaded() bool { return q.scheduler.loaded() }
 
+// First returns the key that is due first among the open classes, nil if there is none.
+func (q *Queue) First() *Key {
+	if cl := q.scheduler.open.next(); cl != nil {
+		return cl.head()
+	}
+	return nil
+}
+
 // Rounds is the number of rounds since the last Replace.
 func (q *Queue) Rounds() int64 { return q.scheduler.round }
 
@@ -115,6 +127,7 @@ func (q *Queue) Replace() *Detached {
 	q.order.unreserveQueue(q)
 	d := &Detached{q.scheduler}
 	d.scheduler.detached = true
+	q.passed += d.scheduler.round
 	q.scheduler, q.Announced = newScheduler(q, q.order.cfg.Quantum), false
 	return d
 }
@@ -209,7 +222,9 @@ func (s *scheduler) all() iter.Seq[*class] {
 // the key keeps its place, else O(log keys).
 func (q *Queue) Set(k *Key, h Head) {
 	o, was := q.order, k.state
-	k.state = h.State
+	if k.state = h.State; was == Empty && k.credit < 0 {
+		q.repay(k)
+	}
 	cl := k.class
 	switch h.State {
 	case Empty, Stopped:
@@ -218,8 +233,8 @@ func (q *Queue) Set(k *Key, h Head) {
 			o.offerLoaded(q)
 		}
 		o.limit(k, nil)
-		if h.State == Empty {
-			k.credit, k.visited, k.base = 0, false, 0
+		if h.State == Empty && was != Empty {
+			q.empty(k)
 		}
 		return
 	case Loading:
@@ -461,10 +476,98 @@ func (q *Queue) Take(k *Key) {
 	k.visit()
 	k.credit -= int64(k.placedCost)
 	if len(cl.draws) > 0 {
-		q.order.charge(cl, k)
+		q.order.charge(cl, k, false)
 	}
 	if k.hasSet {
 		q.order.useUnset(k.set)
+	}
+}
+
+// Follows reports whether the next message of a key may be delivered together with the one that the key has delivered
+// last, ahead of its turn: all of its throttles admit it without what they keep for a claim, its budgets cover it,
+// and no other class or key is served before it in their lines. It takes nothing; see TakeAhead.
+func (q *Queue) Follows(k *Key) bool {
+	o := q.order
+	for k.state == Ready && k.held == 0 && k.class.state == classOpen {
+		if !k.hasSet {
+			return true
+		}
+		of, before := o.classOf(q, k, k.set, k.placedCost)
+		switch {
+		case before != nil:
+			before.class.scheduler.queue.again(before)
+		case of != k.class:
+			q.again(k)
+		default:
+			full := slices.ContainsFunc(of.flows, func(s flow) bool {
+				return !s.throttle.admits(o.now, s.throttle.needOf(k.placedCost))
+			})
+			return !full && o.closed(k) == nil && (len(of.draws) == 0 || o.lacking(k) < 0)
+		}
+		o.host.Spend(1)
+	}
+	return false
+}
+
+// TakeAhead is Take for a message that Follows has admitted. The cost is credit that the key spends ahead: its next
+// turns pay for it, and at a shared throttle or budget those of its class and queue.
+func (q *Queue) TakeAhead(k *Key) {
+	o, cl := q.order, k.class
+	if len(cl.flows) > 0 {
+		o.admitAhead(cl, k)
+	} else if k.hasSet {
+		o.consume(k)
+	}
+	if k.visited {
+		k.credit -= int64(k.placedCost)
+	} else {
+		k.accrue()
+		cl.remove(k)
+		k.credit -= int64(k.placedCost)
+		k.schedule(k.placedCost, k.placedWeight)
+		o.fix(cl)
+		o.offerLoaded(q)
+	}
+	if len(cl.draws) > 0 {
+		o.charge(cl, k, true)
+	}
+	if k.hasSet {
+		o.useUnset(k.set)
+	}
+}
+
+// empty ends the credit of a key that has no message any more. What it has spent ahead it owes, and the rounds of its
+// queue pay for that, as they would if it had messages.
+func (q *Queue) empty(k *Key) {
+	if k.credit < 0 {
+		k.credit = min(k.credit+k.base*int64(k.placedWeight)*q.scheduler.quantum, 0)
+	} else {
+		k.credit = 0
+	}
+	k.visited, k.base, k.due = false, 0, q.clock()
+}
+
+// repay lets the rounds since an empty key was looked at last pay for what it owes.
+func (q *Queue) repay(k *Key) {
+	k.credit = min(k.credit+max(q.clock()-k.due, 0)*int64(max(k.placedWeight, 1))*q.scheduler.quantum, 0)
+	k.due = q.clock()
+}
+
+// clock is the number of rounds of the queue, those before a Replace included.
+func (q *Queue) clock() int64 { return q.passed + q.scheduler.round }
+
+// Debt returns what an empty key owes, and Owe gives it to a new key of that name, before its first Set.
+func (k *Key) Debt() Debt {
+	if k.state != Empty || k.credit >= 0 {
+		return Debt{}
+	}
+	return Debt{Cost: -k.credit, Round: k.due, Weight: k.placedWeight}
+}
+
+// Owe gives a new key what an earlier key of its name owes.
+func (k *Key) Owe(d Debt) {
+	if d.Cost > 0 {
+		k.credit, k.due, k.placedWeight = -d.Cost, d.Round, d.Weight
 	}
 }
 

@@ -153,8 +153,11 @@ func (t *throttle) level(now int64) float64 {
 }
 
 // need is how many tokens a message of that cost takes of the throttle with an index in its set.
-func (l *Set) need(i int, cost uint32) int64 {
-	if l.set[i].set.ByCost {
+func (l *Set) need(i int, cost uint32) int64 { return l.set[i].needOf(cost) }
+
+// needOf is how many tokens a message of that cost takes.
+func (t *throttle) needOf(cost uint32) int64 {
+	if t.set.ByCost {
 		return int64(cost)
 	}
 	return 1

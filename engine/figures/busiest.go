@@ -159,7 +159,7 @@ func (s *stats) busy(key string) BusyKey {
 // BusiestMax and the busiest first, and the sum of all others. all is what throttles have done to
 // all keys, and of says it of one that has messages.
 func (q *Queue) Busiest(all Tally, of func(name string) Tally) (top []BusyKey, rest BusyKey) {
-	sum := stats{deliveries{Delivered: q.events[Delivered]}, all}
+	sum := stats{deliveries: deliveries{Delivered: q.events[Delivered]}, Tally: all}
 	for i := range q.busiest.list {
 		b := &q.busiest.list[i]
 		s := b.stats

@@ -43,7 +43,7 @@ func (w *keys) deliver(name string, n int) {
 
 // forget ends the messages of a key.
 func (w *keys) forget(name string) {
-	w.Forgotten(w.live[name], maphash.String(w.seed, name), name, Tally{})
+	w.Forgotten(w.live[name], maphash.String(w.seed, name), name, Tally{}, Debt{})
 	delete(w.live, name)
 }
 

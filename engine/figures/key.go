@@ -20,16 +20,23 @@ type Tally struct {
 	Waited            int64  // for them, in nanoseconds
 }
 
+// Debt is what a key owes for messages that were delivered ahead of its turn, as package dispatch counts it.
+type Debt struct {
+	Cost, Round int64
+	Weight      uint32
+}
+
 // stats are all statistics of a fairness key since the start of the broker.
 type stats struct {
 	deliveries
 	Tally
+	debt Debt
 }
 
 // with returns the statistics of a key to which throttles have done something.
-func (k *Key) with(t Tally) stats { return stats{k.deliveries, t} }
+func (k *Key) with(t Tally) stats { return stats{deliveries: k.deliveries, Tally: t} }
 
-// add adds the totals of o; the share of the last minute is not summed.
+// add adds the totals of o; the share of the last minute and what is owed are not summed.
 func (s *stats) add(o stats) {
 	s.Delivered += o.Delivered
 	s.Admitted += o.Admitted
@@ -63,22 +70,23 @@ func (q *Queue) Share(k *Key, now int64) float64 {
 	return 0
 }
 
-// Forgotten keeps the statistics of a key that has no messages any more.
-func (q *Queue) Forgotten(k *Key, hash uint64, name string, t Tally) {
+// Forgotten keeps the statistics of a key that has no messages any more, and what it owes.
+func (q *Queue) Forgotten(k *Key, hash uint64, name string, t Tally, owes Debt) {
 	s := k.with(t)
+	s.debt = owes
 	if k.busiest {
 		q.busiest.forgotten(k, s)
 	}
 	q.keep(hash, name, s)
 }
 
-// Returned gives a key that has messages again its statistics, and returns what throttles have done to it.
-func (q *Queue) Returned(k *Key, hash uint64, name string) Tally {
+// Returned gives a key that has messages again its statistics, and returns what throttles have done to it and what it owes.
+func (q *Queue) Returned(k *Key, hash uint64, name string) (Tally, Debt) {
 	s := q.idle.take(hash, name)
 	if k.deliveries = s.deliveries; k.Delivered > 0 {
 		q.busiest.resumed(k, name)
 	}
-	return s.Tally
+	return s.Tally, s.debt
 }
 
 // Idle returns the totals of a key without messages, zero if they are not known by name.
