@@ -18,7 +18,7 @@ func TestAStoreWithTopicsAndResultsIsInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := kit.Serve(t, "--storage.lease_lag_ms", "0")
 			c := kit.Connect(t, b.Addr(), 3)
-			kit.Do(t, c, "FILA.QUEUE", "CREATE", "plain")
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", "plain", "KEEPDONE", 3_600_000)
 			kit.Do(t, c, "FILA.QUEUE", "CREATE", "ordered", "ORDERED", "ON", "BACKOFF", 3_600_000, "MAXBACKOFF", 3_600_000)
 			kit.Do(t, c, "FILA.TOPIC", "BIND", "t", "plain")
 			kit.Do(t, c, "FILA.TOPIC", "BIND", "t", "ordered", "HEADER", "kind", "good*")
@@ -46,6 +46,9 @@ func TestAStoreWithTopicsAndResultsIsInOrder(t *testing.T) {
 				c = kit.Connect(t, b.Addr(), 3)
 				if r := kit.Mapped(t, kit.Do(t, c, "FILA.RESULT", "plain", first.id())); r["status"] != "done" || r["value"] != "v-1" {
 					t.Errorf("damaged %v: the result is %v", damaged, r)
+				}
+				if r := kit.Mapped(t, kit.Do(t, c, "FILA.GET", "plain", first.id())); r["status"] != "done" || r["result"] != "v-1" || r["key"] != "k" {
+					t.Errorf("damaged %v: what is done is %v", damaged, r)
 				}
 				if r := kit.Mapped(t, kit.Do(t, c, "FILA.RESULT", "ordered", ids["ordered"])); r["status"] != "pending" {
 					t.Errorf("damaged %v: the result is %v", damaged, r)

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Bytes, Fields, Value } from "../api";
 import { useApp, useReply } from "../app";
 import type { Action } from "../app";
-import { ago, count, plural, size } from "../format";
+import { ago, count, duration, plural, size } from "../format";
 import { to } from "../route";
 import { ActionButton, Actions, Badge, Card, Choice, Copy, Empty, Facts, Failure, Loading, Table, Time } from "../ui";
 import { bytes, fields, list, maybe, num, pairs, raw, text } from "../value";
@@ -41,10 +41,11 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 	const why = app.may({ command: "FILA.GET", queue, access: "consume" });
 	const mayExplain = app.may({ command: "FILA.EXPLAIN", queue, access: "either" }) === "";
 	const asked = useReply(why === "" ? ["FILA.GET", queue, id] : null, mayExplain ? 0 : 3000);
-	const reasons = useReply(why === "" && mayExplain && asked.data ? ["FILA.EXPLAIN", queue, id] : null, 3000);
+	const done = text(fields(asked.data).status) === "done";
+	const reasons = useReply(why === "" && mayExplain && asked.data && !done ? ["FILA.EXPLAIN", queue, id] : null, 3000);
 	// The message may be large: it is read again only when the explanation says that it has changed.
 	const seen = stateOf(asked.data);
-	const now = reasons.error ? "gone" : stateOf(reasons.data);
+	const now = done ? "" : reasons.error ? "gone" : stateOf(reasons.data);
 	useEffect(() => {
 		if (seen !== "" && now !== "" && now !== seen) {
 			asked.reload();
@@ -65,10 +66,12 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 		<Card title={<span class="mono">{text(id)}</span>} actions={<Actions><Copy text={text(id)} label="Copy the id" />{messageActions(queue, id, m, asked.reload).map((a) => <ActionButton key={a.label} action={a} />)}</Actions>}>
 			<p class="explain">
 				<Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge>{" "}
-				{text(m.status) === "dead" ? "It stays here until it is redriven, cancelled or purged." : e && <><State state={text(e.state)} /> {text(e.waits_for) !== "" ? <Ordered queue={queue} k={e} /> : text(e.reason)}{maybe(e.position) !== null && num(e.position) > 0 && ` · ${plural(num(e.position), "message")} of its key before it`}</>}
+				{text(m.status) === "dead" ? "It stays here until it is redriven, cancelled or purged." : done ? "It was acked. What is known of it is kept for the KEEPDONE of the queue." : e && <><State state={text(e.state)} /> {text(e.waits_for) !== "" ? <Ordered queue={queue} k={e} /> : text(e.reason)}{maybe(e.position) !== null && num(e.position) > 0 && ` · ${plural(num(e.position), "message")} of its key before it`}</>}
 			</p>
 			{m.error !== null && m.error !== undefined && <p class="failure"><strong>{text(m.reason) ? `Died: ${text(m.reason)}.` : "Last error."}</strong> {text(m.error)}</p>}
+			{text(m.progress) !== "" && <p><strong>Progress.</strong> {text(m.progress)}</p>}
 			<Facts facts={facts(queue, m)} />
+			{done && <TimeLine m={m} />}
 			<KeyTables k={e ?? {}} />
 			{pairs(m.headers).length > 0 && (
 				<>
@@ -79,7 +82,8 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 					]} />
 				</>
 			)}
-			<Payload payload={bytes(m.payload)} name={text(id)} />
+			{!done && <Payload payload={bytes(m.payload)} name={text(id)} />}
+			{done && m.result !== null && m.result !== undefined && <Payload title="Result" payload={bytes(m.result)} name={text(id)} />}
 		</Card>
 	);
 }
@@ -90,7 +94,26 @@ function stateOf(reply: Value | undefined): string {
 	return m.status === undefined ? "" : JSON.stringify([m.status, m.attempt, m.deliveries, m.lease_until, m.consumer]);
 }
 
+/** TimeLine is what has become of a message that is done, and when. */
+function TimeLine({ m }: { m: Fields }) {
+	const steps: [string, number | null][] = [["Enqueued", maybe(m.enqueued_at)], ["First leased", maybe(m.first_leased_at)], ["Acked", maybe(m.acked_at)]];
+	const rows = steps.filter(([, at]) => at !== null).map(([name, at], i, all) => ({ name, at, after: i === 0 ? null : (at ?? 0) - (all[i - 1]?.[1] ?? 0) }));
+	return (
+		<>
+			<h3>Time line</h3>
+			<Table caption="Time line" rows={rows} id={(r) => r.name} columns={[
+				{ name: "Step", head: true, cell: (r) => r.name },
+				{ name: "At", cell: (r) => <Time at={r.at} /> },
+				{ name: "After", right: true, cell: (r) => (r.after === null ? "" : duration(r.after)) },
+			]} />
+		</>
+	);
+}
+
 function messageActions(queue: Bytes, id: Bytes, m: Fields, reload: () => void): Action[] {
+	if (text(m.status) === "done") {
+		return [];
+	}
 	const name = text(queue);
 	const both = (command: string) => ({ command, queue, access: "both" as const });
 	return [
@@ -124,6 +147,8 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 			all.push([name, <><Time at={maybe(at)} /> ({ago(maybe(at))})</>]);
 		}
 	};
+	time("First leased", m.first_leased_at);
+	time("Acked", m.acked_at);
 	time("Ready at", m.ready_at);
 	time("Leased until", m.lease_until);
 	time("Expires", m.expires_at);
@@ -143,7 +168,7 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	return all;
 }
 
-function Payload({ payload, name }: { payload: Bytes; name: string }) {
+function Payload({ payload, name, title = "Payload" }: { payload: Bytes; name: string; title?: string }) {
 	const data = useMemo(() => raw(payload), [JSON.stringify(payload)]);
 	const json = useMemo(() => pretty(payload, data.length), [data]);
 	const [form, set] = useState(json !== null ? "json" : typeof payload === "string" ? "text" : "hex");
@@ -163,7 +188,7 @@ function Payload({ payload, name }: { payload: Bytes; name: string }) {
 	return (
 		<>
 			<div class="payloadbar">
-				<h3>Payload <small>{size(data.length)}</small></h3>
+				<h3>{title} <small>{size(data.length)}</small></h3>
 				<Choice label="Form of the payload" value={form} options={options} onChange={set} />
 				<button type="button" onClick={download}>Download</button>
 			</div>

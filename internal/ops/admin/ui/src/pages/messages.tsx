@@ -14,7 +14,7 @@ import type { Column, Tone } from "../ui";
 import { bytes, maybe, num, page, pairs, raw, text } from "../value";
 
 const filters: Field[] = [
-	{ name: "status", label: "Status", kind: "select", options: [["", "any"], ["ready", "ready"], ["delayed", "delayed"], ["leased", "leased"], ["dead", "dead"]] },
+	{ name: "status", label: "Status", kind: "select", options: [["", "any"], ["ready", "ready"], ["delayed", "delayed"], ["leased", "leased"], ["dead", "dead"], ["done", "done"]] },
 	{ name: "key", label: "Fairness key" },
 	{ name: "payload", label: "Payload contains" },
 	{ name: "header", label: "Header name" },
@@ -32,7 +32,10 @@ function moment(typed: string): number {
 export function searchWords(queue: Bytes, v: Values): Bytes[] {
 	const words: Bytes[] = ["FILA.BROWSE", queue];
 	const add = (option: string, ...values: string[]) => words.push(option, ...values);
-	if (v.status) {
+	const done = v.status === "done"; // there is no payload and no error of what is done
+	if (done) {
+		words.push("DONE");
+	} else if (v.status) {
 		add("STATUS", v.status);
 	}
 	if (v.key) {
@@ -41,10 +44,10 @@ export function searchWords(queue: Bytes, v: Values): Bytes[] {
 	if (v.header) {
 		add("HEADER", v.header, v.value || "*");
 	}
-	if (v.payload) {
+	if (v.payload && !done) {
 		add("PAYLOAD", v.payload);
 	}
-	if (v.error) {
+	if (v.error && !done) {
 		add("ERROR", v.error);
 	}
 	for (const side of ["since", "until"]) {
@@ -69,7 +72,7 @@ interface Hunt {
 	error?: Refusal;
 }
 
-export const statusTone: Record<string, Tone> = { ready: "ready", delayed: "quiet", leased: "busy", dead: "bad" };
+export const statusTone: Record<string, Tone> = { ready: "ready", delayed: "quiet", leased: "busy", dead: "bad", done: "quiet" };
 
 /** shortID leaves out the middle of an id: its beginning is the time, its end tells it from others. */
 function shortID(id: string): string {
@@ -86,9 +89,12 @@ export function messageColumns(queue: Bytes, rows: Fields[]): Column<Fields>[] {
 		{ name: "Leased", cell: (m) => (text(m.status) === "leased" ? <span class="why"><span>{text(m.consumer) || "no name"}</span><span class="reason">until {ago(maybe(m.lease_until))}</span></span> : "") },
 		{ name: "Attempt", right: true, sort: (m) => num(m.attempt), cell: (m) => count(num(m.dead_attempts) || num(m.attempt)) },
 		{ name: "Enqueued", sort: (m) => num(m.enqueued_at), cell: (m) => ago(maybe(m.enqueued_at)) },
+		{ name: "Acked", sort: (m) => num(m.acked_at), cell: (m) => ago(maybe(m.acked_at)) },
+		{ name: "Progress", cell: (m) => <span class="clip">{text(m.progress)}</span> },
 		{ name: "Error", cell: (m) => <span class="clip bad" title={text(m.error)}>{text(m.error)}</span> },
 	];
-	return all.filter((c) => (c.name !== "Error" || rows.some((m) => text(m.error) !== "")) && (c.name !== "Leased" || rows.some((m) => text(m.status) === "leased")));
+	const optional: Record<string, string> = { Error: "error", Acked: "acked_at", Progress: "progress" };
+	return all.filter((c) => (!optional[c.name] || rows.some((m) => text(m[optional[c.name] ?? ""]) !== "")) && (c.name !== "Leased" || rows.some((m) => text(m.status) === "leased")));
 }
 
 /** useHunt searches, step by step, until it has found enough or is stopped. */
