@@ -18,31 +18,35 @@ func get() Spec {
 			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
 			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died. " +
 			"progress is what the consumer of a leased message has said last with FILA.EXTEND. " +
-			"first_leased_at is known in a queue with KEEPDONE only; acked_at and result are those of a done message, which has no payload, and the first 1 KiB of its headers unless a restart came between its last delivery and the ack.",
+			"first_leased_at is known in a queue with KEEPDONE only; acked_at and result are those of a done message, which has no payload, and the first 1 KiB of its headers unless a restart came between its last delivery and the ack. " +
+			"With ATTEMPTS the last field is attempts: the last ten attempts that have failed, the oldest first, also those before the message died or was redriven, as maps: " +
+			attemptFields(&engine.Failure{}).names() + ". outcome is nacked or expired, error has at most 256 bytes and consumer 64; attempt begins at 1 again where the message has died or was redriven.",
 		Flags: []string{"readonly"},
-		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String}},
+		Args:  []Arg{{Name: "queue", Type: Key}, {Name: "id", Type: String}, {Name: "attempts", Type: PureToken, Token: "ATTEMPTS", Optional: true}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.ENQUEUE orders hello KEY tenant-1", `"<id>"`},
 			{"FILA.GET orders <id>", "..."},
+			{"FILA.GET orders <id> ATTEMPTS", "..."},
 			{"FILA.CANCEL orders <id>", "(integer) 1"},
 			{"FILA.GET orders <id>", "(nil)"},
 		},
-		Room:   messageOrEnd,
-		Memory: "one message, or the result of one that is done, read off-loop",
+		Room:   func(s *Session, in *input) int { return messageOrEnd(s, in) + 2*smallRoom },
+		Memory: "one message, or the result of one that is done, read off-loop, and 8 KiB",
 		Parse: func(_ *Session, in *input) (call, error) {
 			r, err := engine.ParseReceipt(in.Bytes("id"))
 			if err != nil {
 				return nil, err
 			}
-			return &getCall{req: engine.Get{Queue: in.Text("queue"), ID: r.ID}}, nil
+			return &getCall{req: engine.Get{Queue: in.Text("queue"), ID: r.ID}, attempts: in.Has("attempts")}, nil
 		},
 	}
 }
 
 type getCall struct {
-	req  engine.Get
-	view *engine.View
+	req      engine.Get
+	attempts bool
+	view     *engine.View
 }
 
 // Preflight implements engine.Preflighter.
@@ -63,8 +67,32 @@ func (c *getCall) Render(_ *Handler, w *resp.Writer) error {
 	if err := c.view.Open(); err != nil {
 		return err
 	}
-	viewFields(c.view).write(w)
+	f := viewFields(c.view)
+	if c.attempts {
+		list := make([]fields, len(c.view.Failures))
+		for i := range list {
+			list[i] = *attemptFields(&c.view.Failures[i])
+		}
+		f.groups("attempts", list)
+	}
+	f.write(w)
 	return nil
+}
+
+// attemptFields are an attempt that has failed.
+func attemptFields(a *engine.Failure) *fields {
+	var f fields
+	f.number("attempt", int64(a.Attempt))
+	f.optional("consumer", a.Consumer)
+	f.at("from", time.Unix(0, a.LeasedAt))
+	f.at("to", time.Unix(0, a.At))
+	if a.Expired {
+		f.text("outcome", "expired")
+	} else {
+		f.text("outcome", "nacked")
+	}
+	f.optional("error", a.Error)
+	return &f
 }
 
 // viewFields are a message as FILA.GET shows it.

@@ -138,7 +138,8 @@ type View struct {
 	// Set for a message that has failed or is dead.
 	Error                     string
 	FirstFailedAt, LastFailed time.Time
-	Dead                      *Death // nil: the message did not come from another queue as dead
+	Failures                  []Failure // the last ten, the oldest first, also from before it died or was redriven
+	Dead                      *Death    // nil: the message did not come from another queue as dead
 
 	FirstLeasedAt time.Time // zero: not known, or the queue does not keep what is done
 	AckedAt       time.Time // of a message that is done: only its headers, and the value of its ack, are left of its content
@@ -275,7 +276,10 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	if is == delayed {
 		v.ReadyAt = time.Unix(0, f.readyAt)
 	}
-	if failed := m.failure; failed != nil {
+	if m.failure != nil {
+		v.Failures = m.failure.list
+	}
+	if failed := m.failed(); failed != nil {
 		v.Error, v.FirstFailedAt, v.LastFailed = failed.text, time.Unix(0, failed.first), time.Unix(0, failed.last)
 	}
 	return v

@@ -86,7 +86,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 			return
 		}
 	}
-	m.fail(c.now, LeaseExpired)
+	c.fail(m, LeaseExpired, true)
 	c.failed(m, dead, reason)
 	c.observeWork(m, figures.OutcomeExpired)
 	c.endLease(m)

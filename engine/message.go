@@ -11,6 +11,7 @@ import (
 	"unsafe"
 
 	"github.com/faisca/fila/engine/window"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 	"github.com/google/uuid"
 )
@@ -91,10 +92,47 @@ type lease struct {
 	retrying  bool  // no delivery: the message waits for until, and its key with it, see ordered.go
 }
 
+// Failure is an attempt of a message that has failed.
+type Failure = storage.Failure
+
 // failure describes the failures of a message that failed at least once.
 type failure struct {
 	text        string // error of the last one
-	first, last int64  // times in Unix nanoseconds
+	first, last int64  // times in Unix nanoseconds; 0: it has not failed since it died or was redriven
+	// list is the last failuresMax failures, the oldest first, also those before it died or was redriven. It is never
+	// changed, as connections read it. It lacks those that an earlier release has counted.
+	list []storage.Failure
+}
+
+// Bounds of the list of failures of a message.
+const (
+	failuresMax     = 10
+	failureErrorMax = 256 // bytes of an error
+	failureNameMax  = 64  // bytes of the name of a consumer
+)
+
+// failed returns the failures of a message since it died or was redriven, nil if there are none.
+func (m *message) failed() *failure {
+	if m.failure == nil || m.failure.first == 0 {
+		return nil
+	}
+	return m.failure
+}
+
+// recoveredFailure returns the failures of a message as its record has them, nil if there are none.
+func recoveredFailure(text string, first, last int64, list []storage.Failure) *failure {
+	if first == 0 && len(list) == 0 {
+		return nil
+	}
+	return &failure{text: text, first: first, last: last, list: list}
+}
+
+// history returns what a message keeps of its failures when it goes to another queue, nil if there are none.
+func (m *message) history() *failure {
+	if m.failure == nil || len(m.failure.list) == 0 {
+		return nil
+	}
+	return &failure{list: m.failure.list}
 }
 
 // Position returns its place in its key, which never changes.
@@ -105,13 +143,22 @@ func (m *message) storageKey() storage.MessageKey {
 	return storage.MessageKey{Queue: m.key.queue.no, Key: m.key.name, Rank: m.rank, ID: m.id}
 }
 
-// fail counts a failed delivery.
-func (m *message) fail(now int64, text string) {
-	m.attempt++
-	if m.failure == nil {
-		m.failure = &failure{first: now}
+// fail counts a failed delivery, and adds it to the list.
+func (c *core) fail(m *message, text string, expired bool) {
+	f := m.failure
+	if f == nil {
+		f = &failure{}
+		m.failure = f
 	}
-	m.failure.last, m.failure.text = now, text
+	if f.first == 0 {
+		f.first = c.now
+	}
+	f.last, f.text = c.now, text
+	f.list = append(slices.Clone(f.list[max(len(f.list)-failuresMax+1, 0):]), storage.Failure{
+		Attempt: m.attempt, Consumer: errtext.Clip(m.consumer, failureNameMax), LeasedAt: min(c.leasedAt(m), c.now), At: c.now,
+		Expired: expired, Error: errtext.Clip(text, failureErrorMax),
+	})
+	m.attempt++
 }
 
 // ID is the id of a message: a UUIDv7 that is never reused. Its free bits hold the rank and a
@@ -303,9 +350,7 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
 		m.since = max(m.since, a.ReadyAt, a.LastFailedAt)
 		m.noteFirstLease(a.FirstLeasedAt)
-		if a.FirstFailedAt != 0 {
-			m.failure = &failure{text: a.Error, first: a.FirstFailedAt, last: a.LastFailedAt}
-		}
+		m.failure = recoveredFailure(a.Error, a.FirstFailedAt, a.LastFailedAt, a.Failures)
 		f.readyAt = a.ReadyAt
 	}
 	if f.readyAt > 0 {
@@ -366,7 +411,7 @@ func (c *core) held() int64 {
 func (c *core) writeAttempt(m *message, readyAt int64) {
 	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence, FirstLeasedAt: m.tied().firstLeased}
 	if f := m.failure; f != nil {
-		rec.Error, rec.FirstFailedAt, rec.LastFailedAt = f.text, f.first, f.last
+		rec.Error, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = f.text, f.first, f.last, f.list
 	}
 	m.retried = true
 	m.key.queue.recordAttempt(m)

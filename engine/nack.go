@@ -99,7 +99,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 			return NackResult{}, err
 		}
 	}
-	m.fail(c.now, errtext.Clip(req.Error, ErrorBytes))
+	c.fail(m, errtext.Clip(req.Error, ErrorBytes), false)
 	q.figures.Count(figures.Nacked, 1)
 	c.out.sync = true
 	c.observeWork(m, figures.OutcomeNacked)
@@ -334,7 +334,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 // move removes a message from its queue and inserts it into another with the record rec,
 // ready at once, with the same id, key name and position. Attempts restart at 1 and the TTL
 // is that of the new queue from now on; the delivery number is kept, so that old receipts
-// stay invalid. A unique id is freed in the one and, unless the message is dead, taken in the
+// stay invalid, and so is the list of failures. A unique id is freed in the one and, unless the message is dead, taken in the
 // other, where it must be free. Payload and headers are stored with the record. Removal and insertion are in one batch: a crash finds the message in
 // exactly one queue.
 func (c *core) move(m *message, to *queue, rec *storage.Message) {
@@ -343,6 +343,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
 		rank: m.rank, id: m.id, key: k, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
+		failure: m.history(),
 	}
 	moved.give(&rec.Meta, m.throttles, false)
 	if ttl := to.set.Values.Duration(queueset.TTL); ttl > 0 {

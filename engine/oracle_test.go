@@ -50,7 +50,9 @@ type oracle struct {
 	results   resultOracle
 	unique    uniqueOracle
 	done      doneOracle
-	unsynced  []unsynced // answers since the last sync
+	unsynced  []unsynced    // answers since the last sync
+	nackTexts map[ID]string // of the last nack that was answered, by message
+	nacks     int
 }
 
 type oracleMsg struct {
@@ -78,7 +80,7 @@ func newOracle() oracle {
 		own: map[ID]queueset.Optional{}, unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
-		adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(), done: newDoneOracle(),
+		nackTexts: map[ID]string{}, adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(), done: newDoneOracle(),
 	}
 }
 

@@ -295,9 +295,7 @@ func (c *core) recoverLeases() error {
 		}
 		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
 		m.noteFirstLease(rec.FirstLeasedAt)
-		if rec.FirstFailedAt != 0 {
-			m.failure = &failure{text: rec.Error, first: rec.FirstFailedAt, last: rec.LastFailedAt}
-		}
+		m.failure = recoveredFailure(rec.Error, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures)
 		c.leases.byID[m.id] = m
 		c.leases.ends.Push(m)
 		if !m.retrying {

@@ -363,7 +363,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	case n < 88:
 		s.money.mayEnd(id)
 		s.oracle.mayEnd(d)
-		req := &Nack{Queue: d.Queue, Receipt: r, Error: "no luck", Delay: -1, Dead: s.rng.IntN(5) == 0}
+		req := &Nack{Queue: d.Queue, Receipt: r, Error: s.oracle.nackText(), Delay: -1, Dead: s.rng.IntN(5) == 0}
 		if m := s.oracle.byID[id]; m != nil && req.Dead {
 			m.mayDie = true
 		}
@@ -396,6 +396,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 				res.ReadyAt = res.ReadyAt.Add(req.Delay)
 			}
 			s.oracle.nacked(d, res, err)
+			s.oracle.nackedWith(id, req.Error, err)
 		})
 	case n < 91:
 		s.money.mayEnd(id)

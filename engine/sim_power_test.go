@@ -24,7 +24,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong, actNotWritten}, s.mutant) {
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong, actNotWritten, failureNotWritten, failureTwice}, s.mutant) {
 		b = s.lose(b)
 	}
 	if s.mutant == bodyFreedEarly {
@@ -80,6 +80,9 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			if s.mutant == actNotWritten && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, storage.StateAct)) && r.Family == storage.State && s.rng.IntN(4) == 0 {
 				return nil
 			}
+			if r.Family == storage.Attempts && (s.mutant == failureNotWritten || s.mutant == failureTwice) {
+				r.Value = s.breakFailures(r.Value)
+			}
 			if s.loseBudget(r) {
 				return nil
 			}
@@ -134,6 +137,7 @@ func (s *sim) syncNow() {
 // powerLost makes everything that was not synced uncertain. An earlier state of a message
 // may be back, such as its previous lease or due time.
 func (o *oracle) powerLost() {
+	clear(o.nackTexts)
 	o.trace("the power is gone, and %d answers perhaps", len(o.unsynced))
 	for _, u := range o.unsynced {
 		m := u.m

@@ -90,6 +90,8 @@ const (
 	bodyForgotten
 	actNotWritten
 	doneWrittenApart
+	failureNotWritten
+	failureTwice
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -141,8 +143,8 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		orderBroken: "order broken by a retry", orderNotCommitted: "the next of a key handed out before the end of the last was written",
 		resultBeforeCommit: "a result told before its commit", uniqueFreedApart: "unique id freed in another write than the ack",
 		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
-		actNotWritten: "a change without its act",
 		doneWrittenApart: "a done record of a message that is still there",
+		actNotWritten:    "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
 	} {
 		t.Run(name, func(t *testing.T) {
 			findFault(t, 200, late[m], func(seed uint64) error { return simulate(seed, m) })
@@ -234,7 +236,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == creditNotWritten || m == orderNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
-	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == doneWrittenApart {
+	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == failureNotWritten || m == failureTwice || m == doneWrittenApart {
 		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
@@ -539,6 +541,7 @@ func (s *sim) judge(redriving bool) {
 	}
 	s.oracle.limits(s.step.core)
 	s.oracle.acts(s.step.core)
+	s.oracle.attemptsOf(s.step.core)
 	if err := s.step.Check(); err != nil && s.mutant != orderBroken { // which the replies tell as well
 		s.oracle.fail("%v", err)
 	}

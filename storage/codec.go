@@ -281,8 +281,7 @@ func (c *codec) passDead(num protowire.Number, v **Dead) {
 	if !c.decoding {
 		start := len(c.buf)
 		(*v).fields(c)
-		var head [16]byte // its length is known only now
-		c.buf = slices.Insert(c.buf, start, appendLen(head[:0], num, len(c.buf)-start)...)
+		c.enclose(num, start)
 		return
 	}
 	for ; c.next.num == num; c.taken() {
@@ -293,4 +292,37 @@ func (c *codec) passDead(num protowire.Number, v **Dead) {
 		}
 		c.next.bad = c.next.bad || in.err != nil
 	}
+}
+
+// failures are records within the record.
+func (c *codec) failures(num protowire.Number, v *[]Failure) {
+	if len(*v) != 0 || c.next.num == num {
+		c.passFailures(num, v)
+	}
+}
+
+func (c *codec) passFailures(num protowire.Number, v *[]Failure) {
+	if !c.decoding {
+		for i := range *v {
+			start := len(c.buf)
+			(*v)[i].fields(c)
+			c.enclose(num, start)
+		}
+		return
+	}
+	for ; c.next.num == num; c.taken() {
+		var f Failure
+		var in codec
+		for in.decode(c.next.slice()); in.pass(); {
+			f.fields(&in)
+		}
+		c.next.bad = c.next.bad || in.err != nil
+		*v = append(*v, f)
+	}
+}
+
+// enclose makes what was encoded from start on a record within the record.
+func (c *codec) enclose(num protowire.Number, start int) {
+	var head [16]byte // its length is known only now
+	c.buf = slices.Insert(c.buf, start, appendLen(head[:0], num, len(c.buf)-start)...)
 }

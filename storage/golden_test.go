@@ -46,6 +46,13 @@ func fullAttempt() *storage.Attempt {
 	return &storage.Attempt{
 		Attempt: 2, Deliveries: 3, ReadyAt: 1_700_000_000_000_000_000, Error: "boom",
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40, FirstLeasedAt: 1_699_999_980_000_000_000,
+		Failures: []storage.Failure{*fullFailure()},
+	}
+}
+
+func fullFailure() *storage.Failure {
+	return &storage.Failure{
+		Attempt: 1, Consumer: "worker-1", LeasedAt: 1_699_999_980_000_000_000, At: 1_699_999_990_000_000_000, Expired: true, Error: "the lease expired",
 	}
 }
 
@@ -54,6 +61,7 @@ func fullLease() *storage.Lease {
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}}, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true, Retrying: true,
 		FirstLeasedAt: 1_699_999_980_000_000_000,
+		Failures:      []storage.Failure{*fullFailure()},
 	}
 }
 

@@ -124,6 +124,7 @@ func (l *Lease) fields(c *codec) {
 	c.bool(16, &l.Retrying)
 	c.someID(17, &l.Body)
 	c.int64(18, &l.FirstLeasedAt)
+	c.failures(leaseFailures, &l.Failures)
 	l.later(c, 30)
 }
 

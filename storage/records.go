@@ -60,7 +60,21 @@ type Attempt struct {
 	FirstFailedAt, LastFailedAt int64
 	Fence                       uint64 // newest delivery number
 	FirstLeasedAt               int64  // 0: not known, or its queue does not keep what is done
+	Failures                    []Failure
 }
+
+// Failure is an attempt of a message that has failed.
+type Failure struct {
+	Attempt  uint32 // its number, from 1; a redrive and a death begin again
+	Consumer string
+	LeasedAt int64
+	At       int64 // when it ended
+	Expired  bool  // its lease has expired, else it was nacked
+	Error    string
+}
+
+// leaseFailures is the number of the failures in a Lease: behind its own fields, and before the later ones of Meta.
+const leaseFailures = 29
 
 // Lease is a live lease of a message. Its Meta is that of the message, without the weight.
 type Lease struct {
@@ -74,6 +88,7 @@ type Lease struct {
 	Retried                     bool   // an Attempt record of the message exists
 	Retrying                    bool   // no delivery: the message waits for Until, and its key with it
 	FirstLeasedAt               int64  // of an earlier delivery; 0: this is the first, or it is not known
+	Failures                    []Failure
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -174,6 +189,16 @@ func (a *Attempt) fields(c *codec) {
 	c.int64(6, &a.LastFailedAt)
 	c.uint64(7, &a.Fence)
 	c.int64(8, &a.FirstLeasedAt)
+	c.failures(9, &a.Failures)
+}
+
+func (f *Failure) fields(c *codec) {
+	c.uint32(1, &f.Attempt)
+	c.string(2, &f.Consumer)
+	c.int64(3, &f.LeasedAt)
+	c.int64(4, &f.At)
+	c.bool(5, &f.Expired)
+	c.string(6, &f.Error)
 }
 
 // Append appends the encoded record.

@@ -40,6 +40,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
 		{&storage.Message{}, &storage.Message{Meta: storage.Meta{Cost: 9}}},
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
+		{&storage.Attempt{Failures: []storage.Failure{*fullFailure(), {}, {Attempt: 2}}}, &storage.Attempt{}},
 		{&storage.Attempt{Attempt: math.MaxUint32, ReadyAt: math.MinInt64}, &storage.Attempt{}},
 		{&storage.Lease{Until: math.MaxInt64, Meta: storage.Meta{Throttles: []string{""}}}, &storage.Lease{}},
 		{&storage.Queue{Values: queueset.Values{queueset.MaxDepth: math.MaxUint64}}, &storage.Queue{Number: 9}},
@@ -61,7 +62,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
+	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullFailure(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {

@@ -56,8 +56,11 @@ printed are stored.`,
 		{
 			name: "get", args: "QUEUE ID", short: "Show a message, whatever its status",
 			wire: "FILA.GET", missing: "$QUEUE has no message $ID", run: (*call).get,
-			options:  []option{{"payload", "", yes, "write the payload alone, as it is"}},
-			examples: []string{"fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1", "fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1 --payload > payload.json"},
+			options: []option{
+				{"attempts", "ATTEMPTS", yes, "also its last ten attempts that have failed"},
+				{"payload", "", yes, "write the payload alone, as it is"},
+			},
+			examples: []string{"fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1 --attempts", "fila get orders 019b7748-d600-7000-8000-02d1a3a5b0c1 --payload > payload.json"},
 		},
 		{
 			name: "cancel", args: "QUEUE ID...", short: "Remove messages, whatever their status",
