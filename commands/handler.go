@@ -244,6 +244,13 @@ func (h *Handler) leave(s *Session) {
 	s.hub().Leave(&s.subs.at)
 }
 
+// session returns the session of a client, or nil.
+func (h *Handler) session(id uint64) *Session {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.sessions[id]
+}
+
 // list returns all sessions, the oldest first.
 func (h *Handler) list() []*Session {
 	h.mu.Lock()

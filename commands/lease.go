@@ -319,72 +319,66 @@ const queuesMax = 1024
 
 func waiters() Spec {
 	return Spec{
-		Name: "FILA.WAITERS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: "array of map",
-		Summary: "Returns the clients that wait for messages of a queue, in the order in which they are served.",
+		Name: "FILA.WAITERS", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, and at most 1,024 consumers that are idle", Returns: pageOfMaps,
+		Summary: "Returns the clients that wait for messages of a queue, and those that hold leases of it, a page at a time.",
 		Flags:   []string{"readonly"},
 		Access:  Consume,
-		Reply: "An array of clients, each a map: " + waiterFields(&waiter{}, time.Time{}).names() + ". id, addr, name, user and idle_ms are as in CLIENT LIST; " +
-			"consumer is the CONSUMER of its lease, nil without one. until is when it stops waiting, nil for never. queues is how many queues it waits for.",
-		Args: []Arg{
-			{Name: "queue", Type: Key},
-			{Name: "n", Type: Integer, Token: "COUNT", Optional: true, Min: 1, Max: countLimit},
-		},
+		Reply: pageReply + "The order is that in which they came. A client is a map: " + waiterFields(&waiter{}, time.Time{}).names() + ". id, addr, name, user and idle_ms are as in CLIENT LIST, " +
+			"nil for a client that has gone, id also for one that got its leases before the start of the broker. " +
+			"consumer is the CONSUMER of its leases, nil without one; a client with several is listed for each. queues is how many queues it waits for, 0 if it does not wait, until when it stops waiting, nil for never. " +
+			"leases is how many leases of this queue it holds, oldest_lease_ms for how long the oldest of them.",
+		Args: append([]Arg{{Name: "queue", Type: Key}}, pageOptions()[1:]...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
-			{"FILA.WAITERS orders COUNT 100", "(empty array)"},
+			{"FILA.WAITERS orders COUNT 100", "1) \"0\"\n2) (empty array)"},
 		},
 		Room:   waitersRoom,
 		Memory: "3 KiB for each client of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
-			return &waitersCall{queue: in.Text("queue"), count: int(in.Integer("count", pageCount))}, nil
+			return &waitersCall{queue: in.Text("queue"), cursor: uint64(in.Integer("cursor", 0)), count: int(in.Integer("count", pageCount))}, nil
 		},
 	}
 }
 
 type waitersCall struct {
-	queue string
-	count int
-	now   time.Time
-	list  []waiter
+	queue  string
+	cursor uint64
+	count  int
+	next   uint64
+	now    time.Time
+	list   []engine.Consumer
 }
 
-// waiter is a client that waits.
+// waiter is a client that waits, or holds leases.
 type waiter struct {
-	engine.Waiter
-	session  *Session // nil: it has just gone
-	consumer string
-	queues   int
+	engine.Consumer
+	session *Session // nil: it has gone
 }
 
 // Apply implements engine.Call.
-func (c *waitersCall) Apply(tx *engine.Tx) error {
-	all, err := tx.Waiters(c.queue, c.count)
-	if err != nil {
-		return err
-	}
-	c.now, c.list = tx.Now(), make([]waiter, len(all))
-	for i, w := range all {
-		c.list[i] = waiter{Waiter: w}
-		if l, ok := w.Call.(interface{ leasing() *leaseCall }); ok {
-			lease := l.leasing()
-			c.list[i].session, c.list[i].consumer, c.list[i].queues = lease.session, lease.req.Consumer, len(lease.req.Queues)
-		}
-	}
-	return nil
+func (c *waitersCall) Apply(tx *engine.Tx) (err error) {
+	c.now = tx.Now()
+	c.next, c.list, err = tx.Consumers(c.queue, c.cursor, c.count)
+	return err
 }
 
-// leasing returns the lease of a call that may wait for messages.
-func (c *leaseCall) leasing() *leaseCall { return c }
-
-// Render writes the clients.
-func (c *waitersCall) Render(_ *Handler, w *resp.Writer) error {
-	writeEach(w, len(c.list), func(i int) *fields { return waiterFields(&c.list[i], c.now) })
+// Render writes the cursor and the clients.
+func (c *waitersCall) Render(h *Handler, w *resp.Writer) error {
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(c.next, 10))
+	writeEach(w, len(c.list), func(i int) *fields {
+		return waiterFields(&waiter{c.list[i], h.session(c.list[i].Client)}, c.now)
+	})
 	return nil
 }
 
 func waiterFields(w *waiter, now time.Time) *fields {
 	f := newFields()
-	f.count("id", w.Client)
+	if w.Client == 0 {
+		f.optional("id", "")
+	} else {
+		f.count("id", w.Client)
+	}
 	if s := w.session; s != nil {
 		f.text("addr", s.conn.RemoteAddr().String())
 		f.text("name", s.prefs.identity.Load().name)
@@ -395,8 +389,10 @@ func waiterFields(w *waiter, now time.Time) *fields {
 			f.optional(name, "")
 		}
 	}
-	f.optional("consumer", w.consumer)
+	f.optional("consumer", w.Name)
 	f.at("until", w.Until)
-	f.number("queues", int64(w.queues))
+	f.number("queues", int64(w.Queues))
+	f.number("leases", w.Leases)
+	f.age("oldest_lease_ms", now, w.LeasedAt)
 	return f
 }

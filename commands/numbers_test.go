@@ -50,6 +50,7 @@ func numberedCommands() map[string]string {
 		"FILA.LEASE BLOCK":              "FILA.LEASE none BLOCK #",
 		"FILA.LEASE VISIBILITY":         "FILA.LEASE q VISIBILITY #",
 		"FILA.RESULT BLOCK":             "FILA.RESULT q $id BLOCK #",
+		"FILA.WAITERS CURSOR":           "FILA.WAITERS q CURSOR #",
 		"FILA.WAITERS COUNT":            "FILA.WAITERS q COUNT #",
 		"FILA.MLEASE numqueues":         "FILA.MLEASE # q none",
 		"FILA.MLEASE COUNT":             "FILA.MLEASE 2 none q.dlq COUNT #",

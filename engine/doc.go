@@ -37,6 +37,7 @@
 //	transaction.go                   calls that take effect together
 //	outbox.go due.go                 the open batch, delayed messages
 //	lease_table.go delivery.go       live leases and their records; what is handed out
+//	consumers/ consumers.go          a package: who waits and who holds leases; what is shown of them
 //	lease.go leases.go               the command that leases; the ends of leases
 //	lease_notes.go                   what is noted of a lease beside its state, in memory only
 //	health.go                        whether the store takes writes
@@ -129,6 +130,7 @@
 //  36. The order of delivery has been told what stands at the head of each key.
 //  37. A pattern counts its instances and their leases. An instance that nothing names is to be forgotten, and
 //     no instance keeps limits of which a sweep has passed.
+//  38. The register of consumers has each live lease, and each consumer that waits in the line of a queue, once.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

@@ -49,7 +49,7 @@ func (c *core) keepEnd(m *message, value []byte) []byte {
 		q.figures.Count(figures.Results, 1)
 	}
 	if q.keepsDone() {
-		rec.Key, rec.Attempts, rec.Deliveries, rec.Consumer = m.key.name, m.attempt, m.deliveries, m.consumer
+		rec.Key, rec.Attempts, rec.Deliveries, rec.Consumer = m.key.name, m.attempt, m.deliveries, m.held.Name()
 		rec.FirstLeasedAt = c.firstLease(m)
 		if n := c.leases.notes[m]; n != nil {
 			rec.Headers = n.headers.get()

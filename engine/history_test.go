@@ -173,7 +173,7 @@ func TestHistoryOutlivesARecoveryInPlaceAndBeginsWithTheBroker(t *testing.T) {
 }
 
 // Those that wait are listed in the order in which they are served, and only while they wait.
-func TestWaitersAreListedInTheirOrder(t *testing.T) {
+func TestConsumersAreListedInTheOrderInWhichTheyCame(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.queue("other", QueueOptions{})
@@ -191,9 +191,13 @@ func TestWaitersAreListedInTheirOrder(t *testing.T) {
 	listed := func(queue string, count int) (ids []uint64) {
 		w.must(func(tx *Tx) error {
 			ids = nil
-			list, err := tx.Waiters(queue, count)
+			_, list, err := tx.Consumers(queue, 0, count)
 			for _, x := range list {
-				if block := time.Duration(x.Client-100) * time.Minute; block == 0 && !x.Until.IsZero() || block > 0 && !x.Until.Equal(w.Now().Add(block)) {
+				holds := slices.Contains(served, x.Client)
+				if holds != (x.Queues == 0) || holds != (x.Leases == 1) || holds != !x.LeasedAt.IsZero() {
+					t.Errorf("%d waits for %d queues and holds %d leases since %v, served %v", x.Client, x.Queues, x.Leases, x.LeasedAt, holds)
+				}
+				if block := time.Duration(x.Client-100) * time.Minute; !holds && block == 0 && !x.Until.IsZero() || holds && !x.Until.IsZero() || !holds && block > 0 && !x.Until.Equal(w.Now().Add(block)) {
 					t.Errorf("%d waits until %v", x.Client, x.Until)
 				}
 				ids = append(ids, x.Client)
@@ -213,10 +217,10 @@ func TestWaitersAreListedInTheirOrder(t *testing.T) {
 	}
 	w.enqueue("q", "k", "m")
 	w.enqueue("q", "k", "m")
-	if got := listed("q", 10); !slices.Equal(served, []uint64{100, 101}) || !slices.Equal(got, []uint64{102, 103, 104}) {
-		t.Errorf("%v were served, %v wait", served, got)
+	if got := listed("q", 10); !slices.Equal(served, []uint64{100, 101}) || !slices.Equal(got, []uint64{100, 101, 102, 103, 104}) {
+		t.Errorf("%v were served, %v wait or hold leases", served, got)
 	}
-	if err := w.do(func(tx *Tx) error { _, err := tx.Waiters("none", 1); return err }); !errors.Is(err, ErrNoQueue) {
+	if err := w.do(func(tx *Tx) error { _, _, err := tx.Consumers("none", 0, 1); return err }); !errors.Is(err, ErrNoQueue) {
 		t.Error(err)
 	}
 }

@@ -220,7 +220,7 @@ func (x *Explanation) noteTTL() {
 // info describes the message in a status.
 func (m *message) info(status string) *MessageInfo {
 	i := &MessageInfo{
-		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.consumer,
+		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.held.Name(),
 		Position: -1, Meta: m.meta(),
 	}
 	if status == StatusLeased {
@@ -485,7 +485,7 @@ func (s *holderSearch) look(m *message) bool {
 	}
 	s.count++
 	h := holderLease{fence: m.fence, Holder: Holder{
-		ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.consumer, Until: time.Unix(0, m.until),
+		ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.held.Name(), Until: time.Unix(0, m.until),
 	}}
 	at, _ := slices.BinarySearchFunc(s.found, h, func(a, b holderLease) int {
 		return cmp.Or(a.Until.Compare(b.Until), slices.Compare(a.ID[:], b.ID[:]))

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
 )
@@ -254,13 +255,18 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 // check verifies that every lease has one timer and the heap is in order (15), and that its key
 // exists or is detached and counted (16).
 func (t *leaseTable) check(c *core, bad report) {
-	detached := int64(0)
+	detached, held := int64(0), map[*consumers.Queue]int64{}
 	if len(t.byID) != t.ends.Len() {
 		bad(15, "%d leases, %d timers", len(t.byID), t.ends.Len())
 	}
 	for id, m := range t.byID {
 		if m.id != id || m.status != leased || m.timer < 0 || m.timer >= t.ends.Len() || t.ends.Entries()[m.timer] != m {
 			bad(15, "lease of %s is broken", id)
+		}
+		if (m.held == nil) != m.retrying {
+			bad(38, "lease of %s is in the register %v, and retrying %v", id, m.held != nil, m.retrying)
+		} else if m.held != nil {
+			held[m.held.Queue()]++
 		}
 		if m.key.purged() { // its queue finds it no more, so it is only counted
 			detached++
@@ -270,6 +276,17 @@ func (t *leaseTable) check(c *core, bad report) {
 	}
 	if detached != c.detached.leases {
 		bad(16, "%d leases belong to detached keys, %d are counted", detached, c.detached.leases)
+	}
+	for _, q := range c.queues.byName {
+		waiting := 0
+		for n := q.waiters.Head(); n != nil; n = n.Next() {
+			if n.consumer != nil {
+				waiting++
+			}
+		}
+		if err := q.consumers.Check(held[q.consumers], waiting); err != nil {
+			bad(38, "queue %q: %v", q.name, err)
+		}
 	}
 	for i := range t.ends.Entries() {
 		if i > 0 && t.ends.Entries()[i].Before(t.ends.Entries()[(i-1)/2]) {

@@ -61,7 +61,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	if tx.task.wait == nil {
 		c.serveReady() // earlier consumers come first
 	}
-	ds := c.deliver(queues, req, tx.task.wait != nil)
+	ds := c.deliver(tx.task.Client, queues, req, tx.task.wait != nil)
 	if len(ds) > 0 && req.SameKey {
 		req.parts = &leaseParts{epoch: c.epoch, until: tx.leaseUntil(req), got: ds, key: c.leases.byID[ds[0].Receipt.ID].key}
 		return tx.leaseBatch(req)
@@ -75,7 +75,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 		return nil, nil
 	}
 	if req.Block >= 0 {
-		return nil, tx.park(waitMessages, queues, tx.blockUntil(req.Block))
+		return nil, tx.parkConsumer(req.Consumer, queues, tx.blockUntil(req.Block))
 	}
 	for _, q := range queues {
 		if q.awaitingRead > 0 {
@@ -127,6 +127,7 @@ func (tx *Tx) preflightBatch(q *queue, req *LeaseRequest) error {
 func (c *core) endLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.Remove(m)
+	c.leases.release(m)
 	c.returnShares(m)
 	c.leaveOrder(m)
 	if m.expires != 0 {
@@ -187,7 +188,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 		}
 		part := *req
 		part.Count = min(size, req.Count-len(p.got))
-		ds := c.deliver(c.existingQueues(req.Queues), &part, true) // ends where the turn is another queue's
+		ds := c.deliver(tx.task.Client, c.existingQueues(req.Queues), &part, true) // ends where the turn is another queue's
 		p.got = append(p.got, ds...)
 		if len(ds) < part.Count {
 			break
@@ -219,7 +220,7 @@ func (tx *Tx) leaseBatch(req *LeaseRequest) ([]*Delivery, error) {
 			return nil, tx.yield()
 		}
 		if m := c.following(k); m != nil {
-			p.got = append(p.got, c.leaseFor(req, m))
+			p.got = append(p.got, c.leaseFor(tx.task.Client, req, m))
 			continue
 		}
 		if tx.atomic || !k.window.Awaiting() || k.paused || k.window.LastReadEmpty() {
@@ -247,7 +248,7 @@ func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
 		return q == nil || c.leaseOf(q, d.Receipt) == nil
 	})
 	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
-		return nil, tx.park(waitMessages, c.existingQueues(req.Queues), p.until)
+		return nil, tx.parkConsumer(req.Consumer, c.existingQueues(req.Queues), p.until)
 	}
 	tx.leased = len(p.got) > 0
 	tx.stored = tx.leased && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })

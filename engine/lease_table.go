@@ -3,6 +3,7 @@ package engine
 import (
 	"reflect"
 
+	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/internal/texts"
 	"github.com/faisca/fila/storage"
@@ -25,6 +26,7 @@ type leaseTable struct {
 	byID     map[ID]*message
 	ends     intrusive.Heap[*message] // by the end of the lease
 	deferred []deferredLease          // leases without a record so far, oldest first
+	register consumers.Register       // who holds them, and who waits
 
 	notes map[*message]*leaseNotes // of the leases that have some
 	texts texts.Table              // of the notes
@@ -85,7 +87,7 @@ func (c *core) writeDeferredLeases() {
 // at-least-once delivery allows.
 func (c *core) writeLease(m *message) {
 	rec := storage.Lease{
-		Meta: m.meta(), Until: m.until, Consumer: m.consumer, Attempt: m.attempt, Deliveries: m.deliveries,
+		Meta: m.meta(), Until: m.until, Consumer: m.held.Name(), Attempt: m.attempt, Deliveries: m.deliveries,
 		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying, FirstLeasedAt: m.tied().firstLeased,
 	}
 	if f := m.failure; f != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
@@ -84,12 +85,12 @@ type message struct {
 // lease is the state of a delivery; it is zero while the message is not leased. Its record is
 // deferred by Config.LeaseWriteDelay, so most leases are never written.
 type lease struct {
-	until     int64 // end in Unix nanoseconds
-	consumer  string
-	writes    uint8 // puts of the lease record, up to 2: one put allows a single delete
-	recovered bool  // read from the store by a recovery
-	deciding  bool  // it has expired, and the on_failure hook is deciding
-	retrying  bool  // no delivery: the message waits for until, and its key with it, see ordered.go
+	until     int64            // end in Unix nanoseconds
+	held      *consumers.Lease // in the register of consumers; nil: it is retrying
+	writes    uint8            // puts of the lease record, up to 2: one put allows a single delete
+	recovered bool             // read from the store by a recovery
+	deciding  bool             // it has expired, and the on_failure hook is deciding
+	retrying  bool             // no delivery: the message waits for until, and its key with it, see ordered.go
 }
 
 // Failure is an attempt of a message that has failed.
@@ -155,7 +156,7 @@ func (c *core) fail(m *message, text string, expired bool) {
 	}
 	f.last, f.text = c.now, text
 	f.list = append(slices.Clone(f.list[max(len(f.list)-failuresMax+1, 0):]), storage.Failure{
-		Attempt: m.attempt, Consumer: errtext.Clip(m.consumer, failureNameMax), LeasedAt: min(c.leasedAt(m), c.now), At: c.now,
+		Attempt: m.attempt, Consumer: errtext.Clip(m.held.Name(), failureNameMax), LeasedAt: min(c.leasedAt(m), c.now), At: c.now,
 		Expired: expired, Error: errtext.Clip(text, failureErrorMax),
 	})
 	m.attempt++

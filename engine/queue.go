@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/generation"
@@ -23,10 +24,11 @@ type queue struct {
 	keys         keyTable
 	order        *dispatch.Queue // of its keys
 	waiters      waiters
-	becameReady  bool  // in events.ready
-	shrunk       bool  // in events.shrunk
-	awaitingRead int   // keys with a backlog on disk and no message in memory
-	askedAt      int64 // when a consumer asked for messages last, Unix nanoseconds; 0: none has
+	consumers    *consumers.Queue // an object of its own: what is idle of it outlives the queue
+	becameReady  bool             // in events.ready
+	shrunk       bool             // in events.shrunk
+	awaitingRead int              // keys with a backlog on disk and no message in memory
+	askedAt      int64            // when a consumer asked for messages last, Unix nanoseconds; 0: none has
 
 	// The change log, which off-loop reads of messages need, see reading.go:
 	logReaders int
@@ -256,7 +258,7 @@ func (c *core) newNumber() uint32 {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, settings: map[string]storage.Key{}}
+	q := &queue{name: name, no: set.Number, consumers: new(consumers.Queue), settings: map[string]storage.Key{}}
 	q.order = c.order.NewQueue(q)
 	c.queues.figures.Enter(&q.figures)
 	c.queues.set(q, set)

@@ -274,7 +274,8 @@ func (c *core) recoverKeys() error {
 // recoverLeases reads the leases. recovered marks them: an end while the broker was down is
 // no failure. The messages themselves are read when they are needed.
 func (c *core) recoverLeases() error {
-	return c.scan(storage.Leases, nil, func(key, v []byte) error {
+	var found []recoveredLease
+	err := c.scan(storage.Leases, nil, func(key, v []byte) error {
 		mk, fence, err := storage.ParseLeaseKey(key)
 		if err != nil {
 			return err
@@ -291,7 +292,7 @@ func (c *core) recoverLeases() error {
 		m := &message{
 			rank: mk.Rank, id: mk.ID, key: k, status: leased,
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
-			lease: lease{until: rec.Until, consumer: rec.Consumer, writes: 2, recovered: true, retrying: rec.Retrying},
+			lease: lease{until: rec.Until, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
 		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
 		m.noteFirstLease(rec.FirstLeasedAt)
@@ -301,12 +302,15 @@ func (c *core) recoverLeases() error {
 		if !m.retrying {
 			c.order.Begin(m.throttles.of())
 			c.reserveAgain(m)
+			found = append(found, recoveredLease{m, rec.Consumer})
 		}
 		k.leased++
 		q.figures.Change(figures.Messages{Leased: 1})
 		c.enterOrder(m)
 		return nil
 	})
+	c.registerAgain(found)
+	return err
 }
 
 // recoverDue reads the head of an index by time.

@@ -426,6 +426,7 @@ func (c *core) reclaimLeases() {
 func (c *core) dropLease(m *message) {
 	delete(c.leases.byID, m.id)
 	c.leases.ends.Remove(m)
+	c.leases.release(m)
 	c.detached.leases--
 	m.key.leased--
 	c.returnShares(m)

@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/queueset"
 )
@@ -71,8 +72,9 @@ func (c *core) serveQueue(q *queue) {
 // deliver leases up to req.Count messages, one of each queue in turn, and with req.SameKey one. The rotation of a set
 // of queues is remembered between requests, so that many small leases are as fair among
 // queues as one large lease. It delivers nothing while the store takes no writes. served says
-// that the lease has waited and is being served; any other goes behind all that is ready.
-func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Delivery {
+// that the lease has waited and is being served; any other goes behind all that is ready. cl is the client
+// that asks; nil: none is known.
+func (c *core) deliver(cl *Client, queues []*queue, req *LeaseRequest, served bool) []*Delivery {
 	if c.health.failed != nil {
 		return nil
 	}
@@ -98,18 +100,18 @@ func (c *core) deliver(queues []*queue, req *LeaseRequest, served bool) []*Deliv
 		if ds == nil {
 			ds = make([]*Delivery, 0, min(req.Count, q.order.Keys()*4+16))
 		}
-		ds = append(ds, c.leaseFor(req, m))
+		ds = append(ds, c.leaseFor(cl, req, m))
 	}
 	return ds
 }
 
 // leaseFor is lease with the settings of a request.
-func (c *core) leaseFor(req *LeaseRequest, m *message) *Delivery {
+func (c *core) leaseFor(cl *Client, req *LeaseRequest, m *message) *Delivery {
 	visibility := req.Visibility
 	if visibility <= 0 {
 		visibility = m.key.queue.set.Values.Duration(queueset.Visibility)
 	}
-	return c.lease(m, visibility, req.Consumer)
+	return c.lease(m, visibility, c.consumerOf(cl, m.key.queue, req.Consumer))
 }
 
 // take removes the next message of the queue from its head cache, in the order of deficit
@@ -201,15 +203,15 @@ func (c *core) more(q *queue, served bool) bool {
 // lease makes a message that take returned leased, and returns its delivery. The delivery
 // number exceeds all earlier ones of the message and those of all earlier starts. The lease
 // record is deferred if Config.LeaseWriteDelay is set.
-func (c *core) lease(m *message, visibility time.Duration, consumer string) *Delivery {
+func (c *core) lease(m *message, visibility time.Duration, consumer *consumers.Consumer) *Delivery {
 	c.spend(1)
 	m.status = leased
 	m.fence = max(m.fence, c.fenceBase()) + 1
 	m.deliveries++
-	m.lease = lease{until: c.now + int64(visibility), consumer: consumer}
 	q := m.key.queue
 	waited := time.Duration(max(c.now-m.since, 0))
 	m.since = c.order.LeaseTime()
+	m.lease = lease{until: c.now + int64(visibility), held: c.leases.register.Lease(consumer, m.since)}
 	c.leases.byID[m.id] = m
 	c.leases.ends.Push(m)
 	inOrder := !q.ordered() || c.isOut(m)

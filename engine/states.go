@@ -78,7 +78,13 @@ func (c *core) freeState(q *queue) KeyState {
 func (c *core) freeReason(q *queue) string {
 	switch c.freeState(q) {
 	case KeyBusy:
-		return fmt.Sprintf("consumers hold %s of the queue, and none waits", amount(q.figures.Leased-q.figures.Retrying, "lease"))
+		n, newest := q.consumers.Holding()
+		hold := "hold"
+		if n == 1 {
+			hold = "holds"
+		}
+		return fmt.Sprintf("%s %s %s of the queue, and none waits; the shortest is out for %s",
+			amount(n, "consumer"), hold, amount(q.figures.Leased-q.figures.Retrying, "lease"), c.since(newest))
 	case KeyNoConsumer:
 		return "no consumer holds a lease of the queue, waits, or has asked within a minute"
 	default:

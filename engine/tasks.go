@@ -3,6 +3,8 @@ package engine
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/faisca/fila/engine/consumers"
 )
 
 // taskQueue holds the tasks that a turn has left to the next one, and the turn's budget. The
@@ -223,12 +225,13 @@ type Client struct {
 	inBatches atomic.Int32 // its tasks whose answers wait for a commit; counted with Config.Confirm
 
 	// Owned by the loop:
-	blocked *Task   // the parked task, at most one
-	queued  []*Task // behind blocked, in order
-	gone    bool    // the client has left
-	dropped bool    // it left while it waited for messages: its later tasks are refused
-	turn    uint64  // number of the turn that spent refers to
-	spent   int     // units used in that turn
+	blocked *Task               // the parked task, at most one
+	last    *consumers.Consumer // as which it has asked last; nil: it has not
+	queued  []*Task             // behind blocked, in order
+	gone    bool                // the client has left
+	dropped bool                // it left while it waited for messages: its later tasks are refused
+	turn    uint64              // number of the turn that spent refers to
+	spent   int                 // units used in that turn
 }
 
 // NewClient returns a client. ids are unique among the clients of an engine. The engine

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/internal/intrusive"
 )
 
@@ -111,8 +112,9 @@ func (w *wait) Index() *int         { return &w.timer }
 
 // waiter is the place of a wait in the line of one queue.
 type waiter struct {
-	wait  *wait
-	queue *queue
+	wait     *wait
+	queue    *queue
+	consumer *consumers.Consumer // that waits; nil: none does, as the task waits for something else than messages, or has no client
 	intrusive.Links[waiter]
 }
 
@@ -155,6 +157,19 @@ func (tx *Tx) park(kind waitKind, queues []*queue, until int64) error {
 	return ErrWouldBlock
 }
 
+// parkConsumer parks the task of a consumer that waits for messages of queues. See park.
+func (tx *Tx) parkConsumer(name string, queues []*queue, until int64) error {
+	err := tx.park(waitMessages, queues, until)
+	c, w := tx.core, tx.task.wait
+	for i := range w.nodes {
+		if n := &w.nodes[i]; n.consumer == nil && tx.task.Client != nil { // else it has waited before
+			n.consumer = c.consumerOf(tx.task.Client, n.queue, name)
+			c.leases.register.Wait(n.consumer, 1)
+		}
+	}
+	return err
+}
+
 // await parks the task until the result that it waits for resumes it.
 func (tx *Tx) await() error { return tx.park(waitResult, nil, 0) }
 
@@ -195,6 +210,9 @@ func (c *core) leaveLines(w *wait) {
 	for i := range w.nodes {
 		q := w.nodes[i].queue
 		q.waiters.Remove(&w.nodes[i])
+		if who := w.nodes[i].consumer; who != nil {
+			c.leases.register.Wait(who, -1)
+		}
 		q.figures.Wait(-1)
 		if q.waiters.Head() == nil {
 			q.order.Demand(false)
@@ -263,38 +281,6 @@ func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	tx.core.finish(t, err)
 	return true
 }
-
-// Waiter is a client that waits for messages of a queue.
-type Waiter struct {
-	Client uint64    // its id
-	Call   Call      // that waits
-	Until  time.Time // end of the wait; zero: it has none
-}
-
-// Waiters returns the first clients that wait for messages of a queue, at most count, in the order in
-// which they are served. The error is ErrNoQueue.
-func (tx *Tx) Waiters(queue string, count int) (list []Waiter, err error) {
-	q, err := tx.core.queueNamed(queue)
-	if err != nil {
-		return nil, err
-	}
-	for n := q.waiters.Head(); n != nil && len(list) < count; n = n.Next() {
-		t := n.wait.task
-		if n.wait.kind != waitMessages || t.Client == nil {
-			continue // a command in progress
-		}
-		w := Waiter{Client: t.Client.ID, Call: t.Call}
-		if n.wait.until > 0 {
-			w.Until = unix(n.wait.until)
-		}
-		list = append(list, w)
-	}
-	tx.core.spend(len(list) / waitersPerUnit)
-	return list, nil
-}
-
-// waitersPerUnit is the number of waiters that a unit of work pays for.
-const waitersPerUnit = 16
 
 // leave is the task that reports that a client has disconnected.
 type leave struct{ client *Client }

@@ -34,8 +34,9 @@ type patient struct {
 	config  map[string]string
 	queues  []client.Map // FILA.QUEUE INFO
 	oldest  map[string]time.Duration
-	scripts []client.Map // FILA.SCRIPT STATS
-	ticks   []string     // recurring messages and refills that never tick again, and why
+	by      map[string]client.Map // FILA.STATS of each queue
+	scripts []client.Map          // FILA.SCRIPT STATS
+	ticks   []string              // recurring messages and refills that never tick again, and why
 	users   []client.Map
 	nodes   []client.Map // FILA.CLUSTER STATUS; none of a broker that is no node
 	time    time.Time    // the broker's
@@ -190,7 +191,7 @@ func (p *patient) each(look func(name string, q client.Map) (what, advice string
 
 func consumers(p *patient) []finding {
 	return p.each(func(name string, q client.Map) (string, string) {
-		if q.Int("is_dlq") == 1 || q.Int("ready") == 0 || q.Int("waiters") > 0 || q.Int("leased") > 0 || q.Int("paused_out") == 1 {
+		if q.Int("is_dlq") == 1 || p.by[name].Text("state") != "no_consumer" {
 			return "", ""
 		}
 		return fmt.Sprintf("%s has %d ready messages and no consumer", name, q.Int("ready")), "start a worker, such as `fila work " + name + " -- PROGRAM`"
@@ -200,10 +201,23 @@ func consumers(p *patient) []finding {
 func waiting(p *patient) []finding {
 	const long = 15 * time.Minute
 	return p.each(func(name string, q client.Map) (string, string) {
-		if old := p.oldest[name]; q.Int("is_dlq") == 0 && old > long {
-			return "a message of " + name + " waits for " + output.Duration(old), "`fila keys list " + name + "` shows which keys wait and why; add workers"
+		old, state := p.oldest[name], p.by[name].Text("state")
+		if q.Int("is_dlq") == 1 || old <= long || state == "paused" { // the check of pauses says so
+			return "", ""
 		}
-		return "", ""
+		what, advice := "a message of "+name+" waits for "+output.Duration(old), "`fila keys list "+name+"` shows which keys wait and why"
+		if reason := p.by[name].Text("reason"); reason != "" {
+			what += ": " + state + ", " + reason
+		}
+		switch state {
+		case "throttled", "concurrency":
+			advice += "; raise the limit if it should be higher, more workers do not help"
+		case "no_credit":
+			advice += "; `fila budgets credit` or a refill lets them go on"
+		case "busy", "no_consumer":
+			advice = "add workers"
+		}
+		return what, advice
 	})
 }
 
@@ -326,7 +340,7 @@ func (c *call) inquire(p *patient, words ...string) (any, error) {
 
 // examine asks the broker for what the checks look at.
 func (c *call) examine() (*patient, error) {
-	p := &patient{info: map[string]string{}, config: map[string]string{}, oldest: map[string]time.Duration{}}
+	p := &patient{info: map[string]string{}, config: map[string]string{}, oldest: map[string]time.Duration{}, by: map[string]client.Map{}}
 	begin := c.now()
 	reply, err := c.inquire(p, "TIME")
 	if err != nil {
@@ -411,6 +425,7 @@ func (c *call) examineQueues(p *patient) error {
 		}
 		if m, ok := reply.(client.Map); ok {
 			p.oldest[name] = time.Duration(m.Int("oldest_ms")) * time.Millisecond
+			p.by[name] = m
 		}
 	}
 	if err := c.examineTicks(p); err != nil {

@@ -15,7 +15,7 @@ import { patternOf } from "./overview";
 /** states are those of FILA.KEYS. */
 export function stateOf(state: string): { tone: Tone; name: string } {
 	const tones: Record<string, Tone> = {
-		ready: "ready", leased: "busy", throttled: "wait", concurrency: "wait", no_credit: "wait", ordered: "wait", paused: "quiet", no_consumer: "ready",
+		ready: "ready", leased: "busy", throttled: "wait", concurrency: "wait", no_credit: "wait", ordered: "wait", paused: "quiet", busy: "busy", no_consumer: "alone",
 		dead: "bad", delayed: "quiet", loading: "quiet", empty: "quiet",
 	};
 	return { tone: tones[state] ?? "quiet", name: state.replace("_", " ") };
@@ -99,13 +99,11 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 
 /** Why is the state of a key with its reason. */
 export function Why({ queue, k }: { queue: Bytes; k: Fields }) {
-	// That nothing asks for the next message right now is what a busy queue looks like, too.
 	const state = text(k.state);
-	const reason = ["no_consumer", "ready"].includes(state) ? "" : text(k.reason);
-	const worked = state === "no_consumer" && (num(k.leased) > 0 || num(k.share) > 0);
+	const reason = state === "ready" ? "" : text(k.reason);
 	return (
 		<span class="why">
-			<State state={worked ? "ready" : state} reason={worked ? "Its consumers are all at work." : undefined} />
+			<State state={state} />
 			{state === "ordered" && text(k.waits_for) !== "" ? <span class="reason"><WaitsFor queue={queue} k={k} /></span> : reason !== "" && <span class="reason">{reason}</span>}
 		</span>
 	);

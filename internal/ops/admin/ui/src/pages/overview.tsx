@@ -13,6 +13,7 @@ import type { Route } from "../route";
 import { ActionButton, Badge, Card, Choice, Empty, Failure, Figure, Figures, Level, Loading, Num, Page, Pager, Search, Table } from "../ui";
 import type { Column, Tone } from "../ui";
 import { bytes, key, list, maybe, num, page, text } from "../value";
+import { State } from "./keys";
 
 /** oldMs is from when on a ready message has waited too long; it is that of the alert. */
 const oldMs = 15 * 60_000;
@@ -26,7 +27,7 @@ export interface Trouble {
 }
 
 /** troubles says what is wrong with a queue. */
-export function troubles(q: Fields, deliveries: number | null = null): Trouble[] {
+export function troubles(q: Fields): Trouble[] {
 	const all: Trouble[] = [];
 	const paused = [num(q.paused_in) && "takes no messages", num(q.paused_out) && "hands none out"].filter(Boolean).join(", ");
 	if (paused !== "") {
@@ -39,15 +40,17 @@ export function troubles(q: Fields, deliveries: number | null = null): Trouble[]
 	if (dlq && num(q.ready) + num(q.dead) > 0) {
 		all.push({ word: "dead", label: `${short(num(q.ready) + num(q.dead))} dead`, tone: "bad", why: "Dead messages wait to be redriven or removed." });
 	}
-	// Consumers that are all busy do not wait either: deliveries tell, or leases while no rate is known.
-	const worked = deliveries === null ? num(q.leased) > 0 : deliveries > 0;
-	if (!dlq && !num(q.paused_out) && num(q.ready) > 0 && num(q.waiters) === 0 && num(q.keys_no_consumer) > 0 && !worked) {
-		all.push({ word: "no consumer", tone: "alone", why: "Messages are ready and no consumer asks for them." });
+	const state = text(q.state);
+	if (!dlq && state === "no_consumer") {
+		all.push({ word: "no consumer", tone: "alone", why: text(q.reason) });
+	}
+	if (!dlq && ["throttled", "concurrency", "no_credit", "ordered"].includes(state)) {
+		all.push({ word: state.replace("_", " "), tone: "wait", why: text(q.reason) });
 	}
 	if (!dlq && num(q.oldest_ready_ms) > oldMs) {
 		all.push({ word: "waits long", tone: "wait", why: `A message is ready for ${duration(num(q.oldest_ready_ms))}.` });
 	}
-	if (num(q.keys_no_credit) > 0) {
+	if (num(q.keys_no_credit) > 0 && state !== "no_credit") {
 		all.push({ word: "no credit", tone: "wait", why: `${plural(num(q.keys_no_credit), "key")} wait for a budget.` });
 	}
 	return all;
@@ -106,7 +109,7 @@ export function Overview({ route }: { route: Route }) {
 	}
 	const stats = figures.stats as Fields;
 	const queues = (list(figures.queues) as Fields[]);
-	const wrong = queues.map((q) => ({ q, troubles: troubles(q, deliveriesOf(q)) }));
+	const wrong = queues.map((q) => ({ q, troubles: troubles(q) }));
 	const shown = show === "wrong" ? wrong.filter((w) => w.troubles.length > 0) : wrong;
 	const next = bytes(figures.next);
 	const all = num(stats.queues);
@@ -208,10 +211,6 @@ function queueSamples(q: Fields, at: number) {
 	}
 }
 
-function deliveriesOf(q: Fields): number | null {
-	return perQueue.get(key(bytes(q.name)))?.out ?? null;
-}
-
 function columns(): Column<{ q: Fields; troubles: Trouble[] }>[] {
 	const sample = (q: Fields) => perQueue.get(key(bytes(q.name)));
 	const figure = (name: string, field: string, hint?: string): Column<{ q: Fields; troubles: Trouble[] }> => ({
@@ -227,7 +226,7 @@ function columns(): Column<{ q: Fields; troubles: Trouble[] }>[] {
 			cell: ({ q, troubles }) => (
 				<span class="badges">
 					{troubles.map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.label ?? t.word}</Badge>)}
-					{troubles.length === 0 && (num(q.ready) + num(q.leased) > 0 ? <Badge tone="good">working</Badge> : <span class="zero">idle</span>)}
+					{troubles.length === 0 && (text(q.state) === "empty" ? <span class="zero">idle</span> : <State state={text(q.state)} reason={text(q.reason)} />)}
 				</span>
 			),
 		},

@@ -117,9 +117,8 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 	if (!q) {
 		return <Page title={name} crumbs={crumbs}>{live.why ? <Failure error={live.why} /> : <Loading />}</Page>;
 	}
-	const samples = recorded(source);
 	const dlq = num(q.dead_letter) === 1;
-	const wrong = troubles(q, rateOf(samples, "delivered"));
+	const wrong = troubles(q);
 	const held = num(q.ready) + num(q.delayed) + num(q.leased) + num(q.dead);
 	const inPart = route.names[3];
 	const other = q.dlq !== null && q.dlq !== undefined ? bytes(q.dlq) : undefined;
