@@ -376,7 +376,7 @@ func keySetting(in *input) func(tx *engine.Tx) fields {
 		if err != nil {
 			return nil
 		}
-		return keyFields(&k, tx.Now()).only("weight", "paused")
+		return keyFields(&k, tx.Now()).only("weight", "paused", "max_depth")
 	}
 }
 
@@ -387,7 +387,7 @@ func throttleSetting(in *input) func(tx *engine.Tx) fields {
 		if !found {
 			return nil
 		}
-		return throttleFields(&t).without("key", "tokens", "held", "waiting", "passed", "refused", "waited_ms", "next_at", "limit", "cuts")
+		return throttleFields(&t).without("key", "tokens", "held", "waiting", "passed", "refused", "waited_ms", "next_at", "limit", "cuts", "instances")
 	}
 }
 
