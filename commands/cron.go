@@ -18,7 +18,7 @@ func cronSet() Spec {
 		Name: "SET", Group: "fila", Since: "0.1.0", Complexity: "O(log(N)) where N is the number of recurring messages, at most limits.crons", Returns: "status",
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
-			"Each tick enqueues exactly one message, also across restarts; with UNIQUE, none while the queue has one with this id, such as that of an earlier tick. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
+			"Each tick enqueues exactly one message, also across restarts; with UNIQUE, none while the queue has one with this id, such as that of an earlier tick, which it replaces with REPLACE if that waits. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
 			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/how-to/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: slices.Concat([]Arg{
@@ -132,7 +132,7 @@ func cronGet() Spec {
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming " + showCronRest(&fields{}, &engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
-			"fired counts the ticks that have, missed those that were late or refused, skipped those that found a message with their UNIQUE id; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; upcoming are the next five ticks, next_at is the first of them.",
+			"fired counts the ticks that have, missed those that were late or refused, skipped those that found a message with their UNIQUE id, and did not replace it; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; until_lease is 1 with UNTIL LEASE, replace with REPLACE, and max_delay_ms 0 without MAXDELAY; upcoming are the next five ticks, next_at is the first of them.",
 		Args: []Arg{{Name: "name", Type: String}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},
@@ -209,6 +209,8 @@ func showCronRest(f *fields, i *engine.CronInfo) *fields {
 	f.attributes(&i.Meta, "unique")
 	f.count("skipped", i.Skipped)
 	f.attributes(&i.Meta, later)
+	f.flag("replace", i.Replace)
+	f.millis("max_delay_ms", i.MaxDelay)
 	return f
 }
 

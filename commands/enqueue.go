@@ -19,6 +19,10 @@ func enqueue() Spec {
 			"DEDUP * derives it from the content (queue, key, headers, payload). " +
 			"UNIQUE gives it a unique id: while a message with this id is in the queue, be it ready, delayed or leased, a second one changes nothing and answers the id of the first. " +
 			"The id is free again once that message is acked, dead, cancelled, purged or past its TTL. UNIQUE is asked before DEDUP. " +
+			"With UNTIL LEASE the id is free from the moment the message is leased, and a message that has been leased does not get it back before a redrive. " +
+			"With REPLACE the message takes the place of the one with the id while that is ready or delayed and has not failed: it gets its id, its priority and its place, and all else is its own; " +
+			"KEY, and a PRIORITY that is given, must be the same. DELAY or AT starts again with each, but the message is ready at the latest MAXDELAY after the first. A full queue takes a replacement. " +
+			"With REPLACE, DEDUP is asked first: a request that is sent again replaces nothing newer. " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags:  []string{"write", "denyoom", "fast"},
 		Access: Produce, ACL: []string{"produce"},
@@ -40,6 +44,7 @@ func enqueue() Spec {
 			{"FILA.ENQUEUE orders hello TTL 60000", `"<id>"`},
 			{"FILA.ENQUEUE orders hello DEDUP order-17", `"<id>"`},
 			{"FILA.ENQUEUE orders reindex KEY tenant-1 UNIQUE reindex-1", `"<id>"`},
+			{"FILA.ENQUEUE orders state KEY tenant-1 UNIQUE state-1 UNTIL LEASE REPLACE DELAY 200 MAXDELAY 1000", `"<id>"`},
 		},
 		Tiny:  true,
 		Parse: parseEnqueue,

@@ -267,6 +267,7 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.flag("ordered", q.Ordered)
 	f.state(&q.State)
 	f.keysIn(q, engine.KeyBusy) // states that were added later follow
+	f.count("replaced", q.Replaced)
 	return f
 }
 

@@ -28,6 +28,9 @@ func messageArgs(due Arg, more ...Arg) []Arg {
 		{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
 	}, more, []Arg{
 		{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
+		{Name: "until", Type: OneOf, Token: "UNTIL", Optional: true, Args: []Arg{{Name: "lease", Type: PureToken, Token: "LEASE"}}},
+		{Name: "replace", Type: PureToken, Token: "REPLACE", Optional: true},
+		{Name: "ms", Type: Integer, Token: "MAXDELAY", Optional: true, Min: 1, Max: millisMax},
 	})
 }
 
@@ -76,6 +79,7 @@ func parseLast(in *input, req *engine.Enqueue) error {
 	if req.Unique = string(in.Bytes("unique")); in.Has("unique") && req.Unique == "" {
 		return command.Refuse("INVALID", "UNIQUE has at least one byte")
 	}
+	req.UntilLease, req.Replace, req.MaxDelay = in.Has("until.lease"), in.Has("replace"), in.Millis("maxdelay", 0)
 	return nil
 }
 
@@ -89,7 +93,7 @@ type shown struct {
 // later names all together, are appended to it.
 const placed, later = 7, "later"
 
-func attributes() [10]shown {
+func attributes() [11]shown {
 	return [...]shown{
 		{"weight", func(f *fields, name string, m *engine.Meta) { f.number(name, int64(m.Weight)) }},
 		{"throttle", func(f *fields, name string, m *engine.Meta) { f.texts(name, m.Throttles) }},
@@ -101,6 +105,7 @@ func attributes() [10]shown {
 		{"max_attempts", func(f *fields, name string, m *engine.Meta) { f.given(name, retries(m).MaxAttempts) }},
 		{"backoff_ms", func(f *fields, name string, m *engine.Meta) { f.given(name, retries(m).Backoff) }},
 		{"max_backoff_ms", func(f *fields, name string, m *engine.Meta) { f.given(name, retries(m).MaxBackoff) }},
+		{"until_lease", func(f *fields, name string, m *engine.Meta) { f.flag(name, m.UntilLease) }},
 	}
 }
 

@@ -136,6 +136,9 @@ func numberedCommands() map[string]string {
 		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
 		all["FILA.SCRIPT TEST "+option] = "FILA.SCRIPT TEST q ON_ENQUEUE " + option + " #"
 	}
+	all["FILA.ENQUEUE MAXDELAY"] = "FILA.ENQUEUE q x KEY k UNIQUE u REPLACE MAXDELAY #"
+	all["FILA.PUBLISH MAXDELAY"] = "FILA.PUBLISH topic x KEY k UNIQUE u REPLACE MAXDELAY #"
+	all["FILA.CRON SET MAXDELAY"] = "FILA.CRON SET c q '@every 1s' x UNIQUE u REPLACE MAXDELAY #"
 	return all
 }
 

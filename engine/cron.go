@@ -15,6 +15,7 @@ import (
 //   armed      in cronTable.due until its next tick (NextAt)
 //   in a round job is set: an off-loop round makes the message of the tick, and its result
 //              enqueues the message and arms the entry for the following tick
+//              With REPLACE the result is applied as a task of its own, which may wait for a read
 //   uncounted  the tick waits until the census knows whether its limited queue has room,
 //              then the entry is armed again for the same tick
 //   disabled   schedule is nil: the stored expression or zone is invalid now; SetCron
@@ -215,6 +216,9 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	if req.Priority != nil {
 		set.Priority = uint32(*req.Priority) + 1
 	}
+	if req.Replace {
+		set.Replace = uint64(req.MaxDelay.Milliseconds()) + 1
+	}
 	if e == nil {
 		set.NextAt = cr.schedule.First(c.calendar())
 		e = t.add(cr.Name, set, cr.schedule)
@@ -302,6 +306,8 @@ type CronInfo struct {
 	SetAt                   time.Time
 	Meta                           // of each message, without what Meta.CutContent returns
 	Charge                  *int64 // to each of the budgets, as given
+	Replace                 bool
+	MaxDelay                time.Duration // of a replacement; 0: without limit
 
 	schedule *schedule.Schedule // nil: invalid
 }
@@ -334,6 +340,7 @@ func (e *cronEntry) info() CronInfo {
 		Skipped:  s.Skipped,
 		schedule: e.schedule,
 	}
+	i.Replace, i.MaxDelay = replaceOf(s)
 	if e.schedule == nil {
 		i.NextAt, i.LastError = time.Time{}, "invalid expression or zone; set the recurring message again"
 	}
@@ -357,6 +364,15 @@ func chargeOf(s *storage.Cron) *int64 {
 		return nil
 	}
 	return new(s.Charge - 1)
+}
+
+// replaceOf returns whether the ticks of an entry replace messages, and the longest delay of these. The
+// record stores the milliseconds plus one.
+func replaceOf(s *storage.Cron) (replace bool, most time.Duration) {
+	if s.Replace == 0 {
+		return false, 0
+	}
+	return true, time.Duration(s.Replace-1) * time.Millisecond
 }
 
 // Cron describes a recurring message; ok is false if there is none with that name.

@@ -59,6 +59,7 @@ type cronJob struct {
 	publish  *Publish // in place of req; nil: it is no topic
 	err      error
 	deferred bool // the round was full
+	alone    bool // it has left the round and is a task of its own
 }
 
 // cronRound is an off-loop job that makes the messages of due ticks.
@@ -168,6 +169,7 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 		Charge: chargeOf(&j.set), lenient: true,
 	}
 	j.req.AddContent(&m.Meta)
+	j.req.Replace, j.req.MaxDelay = replaceOf(&j.set)
 	now := func() int64 { return r.now }
 	if !j.set.Topic {
 		return prepare(&j.req, &r.limits, r.snapshot, store, r.batch, now)
@@ -188,45 +190,70 @@ func (r *cronRound) Apply(tx *Tx) error {
 	}
 	c.cron.round = nil
 	for _, j := range r.jobs {
-		if e := j.entry; e.job == j { // else the entry was changed or deleted since
+		switch e := j.entry; {
+		case e.job != j: // the entry was changed or deleted since
+		case j.set.Replace > 0:
+			j.alone = true
+			c.run(&Task{Call: j})
+			continue
+		default:
 			e.job = nil
-			c.tick(tx, e, j)
+			_ = c.tick(tx, e, j) // it waits for nothing
 		}
 		c.cron.arm(j.entry)
 	}
 	return nil
 }
 
+// Apply is the task of a tick whose message may replace another one, which may have to be read first.
+func (j *cronJob) Apply(tx *Tx) error {
+	c, e := tx.core, j.entry
+	if c.cron.entries[e.name] != e || e.job != j {
+		return nil // it was changed, or a recovery has dropped it: then it is due again
+	}
+	if err := c.tick(tx, e, j); err != nil {
+		return err
+	}
+	e.job = nil
+	c.cron.arm(e)
+	return nil
+}
+
 // tick enqueues the message of a tick and moves its entry to the next one. A refused
 // message counts as a missed tick, with its error. A tick stays due if its job was
-// deferred, its limited queue is not counted yet, or nothing new is taken for lack of disk or memory.
-func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
+// deferred, its limited queue is not counted yet, or nothing new is taken for lack of disk or memory. The
+// error is ErrWouldBlock if the task of the tick is parked, and nil otherwise.
+func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
 	if j.deferred {
-		return // the tick stays due
+		return nil // the tick stays due
 	}
 	if c.writableForNew() != nil {
 		c.cron.retryAt = c.now + int64(c.cfg.RetryInterval)
-		return
+		return nil
 	}
 	if j.publish != nil && tx.refreshPublish(j.publish) != nil {
-		return // the topic has other bindings by now: the next round makes the messages again
+		return nil // the topic has other bindings by now: the next round makes the messages again
 	}
 	if c.ops.census != nil && c.tickLimited(j) {
 		// Whether the queue has room is not known yet. Only this entry waits; if Enqueue
 		// waited for the counts, so would the rest of the round.
 		e.uncounted = true
 		c.cron.uncounted = append(c.cron.uncounted, e)
-		return
+		return nil
 	}
-	owner, err := c.tickOwner(j)
+	answered, err := c.tickAnswered(j)
 	if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-		return // the look-up is too old: the next round repeats it
+		return nil // the look-up is too old: the next round repeats it
 	}
 	if err == nil {
 		err = j.enqueue(tx)
+		answered = answered || j.alone && j.publish == nil && j.req.record != nil
 	}
-	if errors.Is(err, ErrMisconf) { // the store has failed within this turn
-		return
+	switch {
+	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
+		return err
+	case errors.Is(err, ErrMisconf): // the store has failed within this turn
+		return nil
 	}
 	s := &e.set
 	switch {
@@ -234,7 +261,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 		s.Missed++
 		c.health.counters.missed++
 		s.LastError, s.ErrorAt = errtext.Clip(err.Error(), cronErrorMax), c.calendar()
-	case owner != (ID{}):
+	case answered:
 		s.Skipped++
 	default:
 		s.Fired++
@@ -246,16 +273,19 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) {
 	}
 	s.NextAt = e.schedule.After(j.tick, j.tick)
 	c.putCron(e)
+	return nil
 }
 
-// tickOwner returns the message that holds the unique id of a tick in its queue, the zero ID if there is
-// none. For a topic, each queue decides by itself. The error is that of the job, or ErrWouldBlock.
-func (c *core) tickOwner(j *cronJob) (ID, error) {
+// tickAnswered reports whether a message that holds the unique id of a tick in its queue answers the tick.
+// For a topic, each queue decides by itself, and a tick with REPLACE finds out when it enqueues. The
+// error is that of the job, or ErrWouldBlock.
+func (c *core) tickAnswered(j *cronJob) (bool, error) {
 	q := c.queues.byName[j.req.Queue]
-	if j.err != nil || j.publish != nil || q == nil {
-		return ID{}, j.err
+	if j.err != nil || j.publish != nil || j.alone || q == nil {
+		return false, j.err
 	}
-	return c.earlier(q, &j.req)
+	p, err := c.earlier(q, &j.req)
+	return p.known != (ID{}), err
 }
 
 // tickLimited reports whether a queue that gets the message of a tick is limited.

@@ -109,13 +109,36 @@ func lookError(err error, what string) error {
 	}
 }
 
-// earlier returns the message that answers a request in place of a new one: the owner of its
-// unique id, or else the message that was enqueued with its deduplication id within the queue's
-// window. The zero ID: there is none. ErrWouldBlock means that the look-ups have to be repeated;
-// ErrInvalid that the queue has no deduplication window.
-func (c *core) earlier(q *queue, req *Enqueue) (ID, error) {
-	if id, err := c.owner(q, req.Unique, req.looks.unique); err != nil || id != (ID{}) || req.dedup == "" {
-		return id, err
+// prior is what a queue has of the ids of a request.
+type prior struct {
+	known ID                 // the message that answers the request in place of a new one; zero: none
+	owner storage.DedupEntry // of the message whose place the request may take; its ID is zero: none
+	lent  *message           // that has lent the unique id, see owner
+}
+
+// earlier returns what a queue has of the ids of a request. The owner of its unique id answers it, or
+// else the message that was enqueued with its deduplication id within the queue's window. With REPLACE
+// the deduplication id is asked first, so that a request which is sent again replaces nothing newer.
+// ErrWouldBlock means that the look-ups have to be repeated; ErrInvalid that the queue has no
+// deduplication window.
+func (c *core) earlier(q *queue, req *Enqueue) (p prior, err error) {
+	if p.owner, p.lent, err = c.owner(q, req.Unique, req.looks.unique); err != nil {
+		return prior{}, err
+	}
+	if !req.Replace {
+		p.known, p.owner = p.owner.ID, storage.DedupEntry{}
+	}
+	if p.known == (ID{}) {
+		p.known, err = c.repeated(q, req)
+	}
+	return p, err
+}
+
+// repeated returns the message that was enqueued with the deduplication id of a request; the zero ID:
+// none was, or the request has no such id. Errors are those of earlier.
+func (c *core) repeated(q *queue, req *Enqueue) (ID, error) {
+	if req.dedup == "" {
+		return ID{}, nil
 	}
 	window := int64(q.set.Values.Duration(queueset.DedupWindow))
 	if window == 0 {
@@ -129,15 +152,21 @@ func (c *core) earlier(q *queue, req *Enqueue) (ID, error) {
 }
 
 // PreflightEnqueue waits for what Enqueue needs in a transaction: exact counts where the
-// queue is limited, and current look-ups of the unique id and the deduplication id. Errors of
+// queue is limited, current look-ups of the unique id and the deduplication id, and of the message that
+// it may replace. Errors of
 // the request are left to Enqueue.
 func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 	q := tx.core.queues.byName[req.Queue]
 	if q == nil {
 		return nil // Enqueue reports the error
 	}
-	if _, err := tx.core.earlier(q, req); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+	switch p, err := tx.core.earlier(q, req); {
+	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 		return tx.awaitRead(req.lookAgain(&tx.core.out))
+	case err == nil && p.known == (ID{}) && p.owner.ID != (ID{}):
+		if err := tx.readOwner(req, p.owner.ID); err != nil {
+			return err
+		}
 	}
 	if q.limited() {
 		return tx.AwaitCounts()

@@ -32,7 +32,7 @@
 //	accounts.go                      commands about budgets; look-ups of ids of movements
 //	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
 //	result.go done.go                clients that wait for results; the records of ends
-//	dedup.go unique.go               ids for which a queue has one message
+//	dedup.go unique.go replace.go    ids for which a queue has one message; a message in the place of another
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	transaction.go                   calls that take effect together
 //	outbox.go due.go                 the open batch, delayed messages
@@ -142,6 +142,7 @@
 //   - Within a key and a priority, first deliveries are in the order of enqueue.
 //   - In an ordered queue, no delivery overtakes another of its key, and one is out at a time.
 //   - A queue has at most one message with a unique id, and the id is free when it has none.
+//   - A delivery carries the newest replacement that was answered before it was decided.
 //   - No tick of a recurring message enqueues two messages, and a tick that enqueues none is
 //     counted as missed.
 //
@@ -181,7 +182,8 @@
 //	redrive               move dead messages back to the queues in which they died
 //	purge                 remove all messages of a queue or of a fairness key
 //	deduplication window  the period in which enqueues with the same id give one message
-//	unique id             an id that at most one message of a queue has, until that message ends
+//	unique id             an id that at most one message of a queue has, until that message ends or is leased
+//	replacement           an enqueue that takes the place of the message with its unique id
 //	result                what has become of a message, and the value of its ack
 //	act                   a change by an administrator, with its user, its client, and the setting before and after
 //	done                  acked

@@ -40,6 +40,8 @@ type Enqueue struct {
 	At       int64         // Unix nanoseconds at which it is ready, in place of Delay
 	TTL      time.Duration // from enqueue until it expires; 0: the queue's
 	Dedup    string        // deduplication id; "": none; DedupContent: a hash of the content
+	Replace  bool          // take the place of the message that has the unique id and waits, see replace.go
+	MaxDelay time.Duration // with Replace: the most from the first enqueue until it is ready; 0: without limit
 
 	hook         hook.Hook      // the script that has decided; nil: none has
 	lenient      bool           // a budget that does not exist holds the message; false: it refuses it
@@ -51,6 +53,7 @@ type Enqueue struct {
 	dedup  string   // Dedup as the store keeps it, see dedupID
 
 	looks idLooks // the last ones, of dedup and of Unique
+	owner *lookup // of the message that it may replace; nil: none so far
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
@@ -132,6 +135,12 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: DEDUP of %d bytes, the limit is %d", ErrTooBig, len(req.Dedup), l.Dedup)
 	case len(req.Unique) > l.Dedup:
 		return fmt.Errorf("%w: UNIQUE of %d bytes, the limit is %d", ErrTooBig, len(req.Unique), l.Dedup)
+	case req.Unique == "" && (req.Replace || req.UntilLease):
+		return fmt.Errorf("%w: REPLACE and UNTIL LEASE need a UNIQUE id", ErrInvalid)
+	case req.MaxDelay != 0 && !req.Replace:
+		return fmt.Errorf("%w: MAXDELAY needs REPLACE", ErrInvalid)
+	case req.MaxDelay < 0 || req.MaxDelay > durationMax:
+		return fmt.Errorf("%w: MAXDELAY must be from 1 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case req.TTL < 0 || req.TTL > durationMax:
 		return fmt.Errorf("%w: TTL must be from 1 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case req.At < 0:
@@ -194,12 +203,13 @@ func distinct(keys []string) []string {
 
 // Enqueue stores a prepared message and returns its id. With a unique id that a message of the
 // queue has, or with a deduplication id that is within its window, it stores nothing and returns
-// the id of that message, even if the queue is paused or full. All checks precede the first change,
-// so a refused request leaves no trace in memory or in the batch.
+// the id of that message, even if the queue is paused or full. With Replace it may take the place of
+// the message with the unique id instead, and returns its id, see replace.go. All checks precede the
+// first change, so a refused request leaves no trace in memory or in the batch.
 //
-// It returns ErrWouldBlock and parks the task where one of these ids must be looked up again, or
-// where the counts of a limited queue are not exact yet. In a transaction the preflight has done
-// both, and the task never parks.
+// It returns ErrWouldBlock and parks the task where one of these ids must be looked up again, where a
+// message that it may replace has to be read, or where the counts of a limited queue are not exact yet. In a
+// transaction the preflight has done all that, and the task never parks.
 func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 	a, err := tx.admit(req)
 	if err != nil {
@@ -212,9 +222,13 @@ func (tx *Tx) Enqueue(req *Enqueue) (ID, error) {
 // the core.
 type admission struct {
 	queue            *queue
-	known            ID    // the message that answers the request, see earlier; zero: store a new one
-	readyAt, expires int64 // see times
-	ignored          bool  // the delay of the hook, which ends after the time to live or is for an ordered queue
+	known            ID            // the message that answers the request, see earlier; zero: store a new one
+	kept             bool          // known has the unique id and is not replaced
+	replaces         *foundMessage // whose place the message takes; nil: it is a new one
+	is               status        // of replaces: ready or delayed
+	lent             *message      // that has lent the unique id, see owner; nil: none has
+	readyAt, expires int64         // see times
+	ignored          bool          // the delay of the hook, which ends after the time to live or is for an ordered queue
 }
 
 // admit makes all the checks of an enqueue and changes no queue: several requests may be admitted
@@ -231,24 +245,26 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	if err := q.checkOrder(req); err != nil {
 		return admission{}, err
 	}
-	a := admission{queue: q}
-	switch a.known, err = c.earlier(q, req); {
+	p, err := c.earlier(q, req)
+	switch {
 	case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
 		return admission{}, tx.awaitRead(req.lookAgain(&c.out))
 	case err != nil:
 		return admission{}, err
-	case a.known != (ID{}):
+	}
+	a := admission{queue: q, known: p.known, lent: p.lent}
+	if p.known == (ID{}) && p.owner.ID != (ID{}) {
+		if err := tx.findOwner(&a, req, &p.owner); err != nil {
+			return admission{}, err
+		}
+	}
+	if a.known != (ID{}) {
 		return a, nil
 	}
 	if q.set.PausedIn {
 		return admission{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
 	}
-	if q.limited() && !tx.atomic {
-		if err := tx.AwaitCounts(); err != nil {
-			return admission{}, err
-		}
-	}
-	if err := q.full(req.Key); err != nil {
+	if err := tx.checkRoom(&a, req); err != nil {
 		return admission{}, err
 	}
 	if err := c.checkPaid(q, req); err != nil {
@@ -258,12 +274,30 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	return a, err
 }
 
+// checkRoom returns an error if the queue has no room for a new message. One that takes the place of
+// another needs none.
+func (tx *Tx) checkRoom(a *admission, req *Enqueue) error {
+	if a.replaces != nil {
+		return a.checkPlace(req)
+	}
+	if a.queue.limited() && !tx.atomic {
+		if err := tx.AwaitCounts(); err != nil {
+			return err
+		}
+	}
+	return a.queue.full(req.Key)
+}
+
 // place stores the message of an admitted request and returns its id, or that of the message
 // which is known. body is that of a publish; nil: the message has its own. It cannot fail.
 func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 	q := a.queue
 	if a.known != (ID{}) {
 		q.figures.Count(figures.Deduplicated, 1)
+		if a.kept && req.dedup != "" {
+			c.recordDedupID(q, req.dedup, a.known)
+			c.out.sync = true
+		}
 		return a.known
 	}
 	if a.ignored {
@@ -274,28 +308,45 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 		c.reportRejected(r)
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
-	m := c.newMessage(k, req.hash.idHash(), c.rankOf(q, req))
 	req.ExpiresAt = a.expires
-	m.give(&req.Meta, c.throttleSet(k, &req.Meta), false)
-	if req.Weight > 0 {
-		c.setWeight(k, req.Weight)
+	var m *message
+	if a.replaces != nil {
+		m = c.replace(req, a, body)
+	} else {
+		m = c.add(k, req, a, body)
 	}
-	body.add(c, m)
-	c.insert(m, req.record, a.readyAt)
-	req.record = nil // free the memory: the reply may wait, and does not need the record
+	req.record, req.owner = nil, nil // free the memory: the reply may wait, and does not need the record
 	if req.dedup != "" {
 		c.recordDedupID(q, req.dedup, m.id)
 	}
-	if req.Unique != "" {
-		c.takeUnique(m, req.Unique)
-	}
 	c.emitMessage(EventEnqueued, m)
+	c.out.sync = true
+	return m.id
+}
+
+// add stores the message of an admitted request as a new one.
+func (c *core) add(k *fairKey, req *Enqueue, a *admission, body *sharedBody) *message {
+	q := k.queue
+	m := c.newMessage(k, req.hash.idHash(), c.rankOf(q, req))
+	m.give(&req.Meta, c.throttleSet(k, &req.Meta), false)
+	c.weigh(k, req)
+	body.add(c, m)
+	c.insert(m, req.record, a.readyAt)
+	if req.Unique != "" {
+		c.takeUnique(m, req.Unique, a.lent)
+	}
 	q.figures.Count(figures.Enqueued, 1)
 	if q.recordsSignals() {
 		c.recordSignal(m, signalEnqueued, 1)
 	}
-	c.out.sync = true
-	return m.id
+	return m
+}
+
+// weigh gives a key the weight of a request that has one.
+func (c *core) weigh(k *fairKey, req *Enqueue) {
+	if req.Weight > 0 {
+		c.setWeight(k, req.Weight)
+	}
 }
 
 // checkPaid returns an error if a budget does not exist, unless that holds the message, or if one
@@ -319,16 +370,21 @@ func (c *core) checkPaid(q *queue, req *Enqueue) error {
 	return nil
 }
 
-// newMessage makes a message with a new id, which contains the hash of its key. The caller stores it with insert. It renews the
-// reservation of ids when the new id has reached the reserved bound.
+// newMessage makes a message with a new id, which contains the hash of its key. The caller stores it with insert.
 func (c *core) newMessage(k *fairKey, idHash uint32, rank uint8) *message {
 	m := &message{key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo}
 	m.rank = rank
-	m.id = c.ids.next(c.now, idHash, rank)
+	m.id = c.nextID(idHash, rank)
+	return m
+}
+
+// nextID returns a new id. It renews the reservation of ids when the new id has reached the reserved bound.
+func (c *core) nextID(idHash uint32, rank uint8) ID {
+	id := c.ids.next(c.now, idHash, rank)
 	if c.ids.last >= c.ids.until {
 		c.reserveIDs()
 	}
-	return m
+	return id
 }
 
 // reserveIDs makes a bound durable that the next ids stay below. A restart continues from
@@ -340,11 +396,18 @@ func (c *core) reserveIDs() {
 	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateIDs), storage.EncodeUint(uint64(c.ids.until)))
 }
 
-// insert stores the record of a new message and enters the message into the structures of
+// insert stores the record of a message that is new in its queue, and counts the message.
+func (c *core) insert(m *message, record []byte, readyAt int64) {
+	m.key.total++
+	m.key.queue.figures.Change(figures.Messages{Total: 1})
+	c.put(m, record, readyAt)
+}
+
+// put stores the record of a message and enters the message into the structures of
 // its state: ready, or delayed if readyAt is later than now. A message with a TTL also gets
 // its entry in the index of expiries. All records are in the open batch, so that a crash
-// keeps all of them or none.
-func (c *core) insert(m *message, record []byte, readyAt int64) {
+// keeps all of them or none. It returns the whole record.
+func (c *core) put(m *message, record []byte, readyAt int64) []byte {
 	k := m.key
 	delayed := readyAt > c.now
 	if delayed {
@@ -359,13 +422,12 @@ func (c *core) insert(m *message, record []byte, readyAt int64) {
 		stored = storage.WithBody(record, id)
 	}
 	c.out.batch.Put(storage.Messages, c.messageKey(m), stored)
-	k.total++
-	k.queue.figures.Change(figures.Messages{Total: 1})
 	c.setBody(m, record)
 	if delayed {
 		c.schedule(m, readyAt)
 		c.settle(k)
-		return
+		return record
 	}
 	c.makeReady(m)
+	return record
 }

@@ -63,7 +63,7 @@ func (c *core) times(a *admission, req *Enqueue) (err error) {
 	if d := req.hookDelay; d != nil && a.queue.ordered() {
 		a.ignored = *d > 0
 	} else if d != nil {
-		a.readyAt = c.now + int64(*d)
+		a.readyAt = c.noLater(a, req, c.now+int64(*d))
 		if a.expires, err = c.lifetime(a.queue, req.TTL, a.readyAt); err == nil {
 			return nil
 		}
@@ -71,10 +71,10 @@ func (c *core) times(a *admission, req *Enqueue) (err error) {
 	}
 	a.readyAt = 0
 	if req.At > 0 {
-		a.readyAt = c.onCalendar(req.At)
+		a.readyAt = c.noLater(a, req, c.onCalendar(req.At))
 	}
 	if req.Delay > 0 {
-		a.readyAt = c.now + int64(req.Delay)
+		a.readyAt = c.noLater(a, req, c.now+int64(req.Delay))
 	}
 	a.expires, err = c.lifetime(a.queue, req.TTL, a.readyAt)
 	return err

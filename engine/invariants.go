@@ -194,7 +194,7 @@ func (q *queue) hashed(k *fairKey) bool {
 func (t *cronTable) check(c *core, bad report) {
 	waiting := 0
 	for name, e := range t.entries {
-		inRound := e.job != nil && t.round != nil && slices.Contains(t.round.jobs, e.job)
+		inRound := e.job != nil && (e.job.alone || t.round != nil && slices.Contains(t.round.jobs, e.job))
 		if off := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (off || inRound || e.uncounted) ||
 			e.job != nil && !inRound || e.uncounted && (inRound || c.ops.census == nil) {
 			bad(21, "recurring message %q waits for its tick %v, is in the round %v, waits for counts %v", name, e.timer >= 0, inRound, e.uncounted)

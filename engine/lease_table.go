@@ -69,12 +69,16 @@ func (l *deferredLease) live() bool {
 	return l.m.status == leased && l.m.fence == l.fence && !l.m.key.purged()
 }
 
+// unwritten reports whether the lease still exists and has no record: what takes a unique id that it has
+// lent has written it before its time, as an Extend does with the record of an old lease.
+func (l *deferredLease) unwritten() bool { return l.live() && l.m.writes == 0 }
+
 // writeDeferredLeases writes the records of leases that are due, within the budget. Entries
 // of ended leases are dropped without a write.
 func (c *core) writeDeferredLeases() {
 	for c.room() && len(c.leases.deferred) > 0 && (c.leases.deferred[0].due <= c.now || !c.leases.deferred[0].live()) {
 		c.spend(1)
-		if c.leases.deferred[0].live() {
+		if c.leases.deferred[0].unwritten() {
 			c.writeLease(c.leases.deferred[0].m)
 		}
 		c.leases.deferred[0].m = nil
@@ -86,6 +90,7 @@ func (c *core) writeDeferredLeases() {
 // no sync: a power failure that loses the record causes one early redelivery, which
 // at-least-once delivery allows.
 func (c *core) writeLease(m *message) {
+	c.freeLent(m)
 	rec := storage.Lease{
 		Meta: m.meta(), Until: m.until, Consumer: m.held.Name(), Attempt: m.attempt, Deliveries: m.deliveries,
 		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying, FirstLeasedAt: m.tied().firstLeased,

@@ -196,6 +196,7 @@ func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.figures.Count(figures.Released, 1)
 		c.observeWork(m, figures.OutcomeReleased)
+		c.freeLent(m)
 		c.releaseLease(m)
 	})
 }

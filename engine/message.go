@@ -345,7 +345,7 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 	if d := r.message.Dead; d != nil {
 		m.since = max(m.since, d.DiedAt)
 	}
-	m.give(&r.message.Meta, r.throttles, r.message.Dead == nil)
+	m.give(&r.message.Meta, r.throttles, r.message.Dead == nil && !r.attempt.Freed)
 	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.message.ReadyAt}
 	if a := &r.attempt; r.retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
@@ -410,7 +410,7 @@ func (c *core) held() int64 {
 // which is written once. These are attempts, deliveries, the last delivery number, the
 // failure, and the time at which the message is ready (0: now).
 func (c *core) writeAttempt(m *message, readyAt int64) {
-	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence, FirstLeasedAt: m.tied().firstLeased}
+	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence, FirstLeasedAt: m.tied().firstLeased, Freed: m.freed()}
 	if f := m.failure; f != nil {
 		rec.Error, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = f.text, f.first, f.last, f.list
 	}

@@ -22,7 +22,7 @@ type Meta = storage.Meta
 // the message is the owner of its unique id.
 func (m *message) give(meta *Meta, set *throttleSet, owner bool) {
 	m.cost, m.throttles, m.expires = max(meta.Cost, 1), set, meta.ExpiresAt
-	t := ties{body: meta.Body, retries: meta.Retries}
+	t := ties{body: meta.Body, retries: meta.Retries, untilLease: meta.UntilLease, rewritten: meta.Rewritten}
 	if owner {
 		t.unique = meta.Unique
 	}
@@ -32,7 +32,7 @@ func (m *message) give(meta *Meta, set *throttleSet, owner bool) {
 // meta is the reverse of give. The weight is that of the key, and the unique id that of the owner.
 func (m *message) meta() Meta {
 	t := m.tied()
-	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body, Retries: t.retries}
+	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body, Retries: t.retries, UntilLease: t.untilLease, Rewritten: t.rewritten}
 	if l := m.throttles; l != nil {
 		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
 	}
@@ -90,6 +90,9 @@ type ties struct {
 	retries *queueset.Retries // its own; nil: those of its queue
 	// firstLeased is when its first lease began, once that is over, where the queue keeps what is done; 0: not known.
 	firstLeased int64
+
+	untilLease bool // the unique id that the message has or has had is free from its lease on
+	rewritten  bool // its record has been put more than once, see Meta.Rewritten
 }
 
 // tie replaces the ties of a message.
@@ -116,6 +119,9 @@ func (m *message) tied() ties {
 	}
 	return *m.ties
 }
+
+// freed reports whether the message has had a unique id until its lease, and has it no more.
+func (m *message) freed() bool { return m.ties != nil && m.ties.untilLease && m.ties.unique == "" }
 
 // throttleSet returns the set of what meta names for a message of a fairness key,
 // nil if that is nothing. It returns the key's present set if that is the same, or the one that the

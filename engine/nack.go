@@ -250,6 +250,7 @@ func (m *message) backoff(failed uint32) time.Duration {
 // nanoseconds.
 func (c *core) retry(m *message, delay time.Duration) int64 {
 	c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now + int64(max(delay, 0)))})
+	c.freeLent(m)
 	return c.makeReadyAfter(m, delay)
 }
 
@@ -327,7 +328,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 		rec.Dead.Error, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt = f.text, f.first, f.last
 	}
 	rec.ReadyAt = 0
-	c.move(m, dlq, &rec)
+	c.move(m, dlq, &rec, nil)
 	return dlq.name
 }
 
@@ -337,7 +338,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 // stay invalid, and so is the list of failures. A unique id is freed in the one and, unless the message is dead, taken in the
 // other, where it must be free. Payload and headers are stored with the record. Removal and insertion are in one batch: a crash finds the message in
 // exactly one queue.
-func (c *core) move(m *message, to *queue, rec *storage.Message) {
+func (c *core) move(m *message, to *queue, rec *storage.Message, lent *message) {
 	rec.ExpiresAt, rec.Body = 0, ID{}
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
@@ -352,7 +353,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message) {
 	c.remove(m)
 	c.insert(moved, record, 0)
 	if rec.Unique != "" && rec.Dead == nil { // a redrive, which has found the id free
-		c.takeUnique(moved, rec.Unique)
+		c.takeUnique(moved, rec.Unique, lent)
 	}
 	if moved.fence > 0 {
 		c.writeAttempt(moved, 0) // the delivery number must survive without the message in memory

@@ -417,7 +417,7 @@ func (c *core) drain() {
 		return
 	}
 	for i := range c.leases.deferred {
-		if c.leases.deferred[i].live() {
+		if c.leases.deferred[i].unwritten() {
 			c.writeLease(c.leases.deferred[i].m)
 		}
 	}

@@ -50,6 +50,7 @@ type oracle struct {
 	results   resultOracle
 	unique    uniqueOracle
 	done      doneOracle
+	replace   replaceOracle
 	unsynced  []unsynced    // answers since the last sync
 	nackTexts map[ID]string // of the last nack that was answered, by message
 	nacks     int
@@ -80,7 +81,7 @@ func newOracle() oracle {
 		own: map[ID]queueset.Optional{}, unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
-		nackTexts: map[ID]string{}, adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(), done: newDoneOracle(),
+		nackTexts: map[ID]string{}, adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(), replace: newReplaceOracle(), done: newDoneOracle(),
 	}
 }
 
@@ -147,6 +148,7 @@ func (o *oracle) delivered(d *Delivery) {
 		o.byID[d.Receipt.ID] = m
 	}
 	m.tag = tag
+	o.gotUnique(m, d.Queue)
 	m.perhapsGone, m.anyReceipt = o.beingPurged(tag), false
 	before := d.Receipt.Fence <= o.fenceBase // a late reply: the lease began before the last recovery, and may be lost
 	if d.Receipt.Fence < m.receipt.Fence && (before || !o.now.Before(d.LeaseUntil)) {
@@ -446,6 +448,7 @@ func (o *oracle) recovered(now time.Time, c *core) {
 	o.look.walks = nil
 	o.unsynced = nil // a start syncs the store
 	clear(o.newest)
+	clear(o.unique.freed)
 	for _, m := range o.byID {
 		m.moving = 0
 		m.leaseUntil = time.Time{}

@@ -231,8 +231,13 @@ func (tx *Tx) PreflightPublish(req *Publish) error {
 		return tx.awaitRead(refresh)
 	}
 	for i := range req.requests {
-		if q := tx.core.queues.byName[req.requests[i].Queue]; q != nil && q.limited() {
-			return tx.AwaitCounts()
+		one := &req.requests[i]
+		q := tx.core.queues.byName[one.Queue]
+		if q == nil {
+			continue // Publish reports the error
+		}
+		if err := tx.PreflightEnqueue(one); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -35,6 +35,7 @@ type queue struct {
 	changes    uint64        // number of the newest change of a message while the log was open
 	deltas     map[ID]*delta // what has changed while the log is open
 	deltasLost uint64        // change at which deltas were dropped, because there were too many
+	contents   int           // bytes of the messages in deltas that have taken the place of others
 
 	redrive *redrive            // under way, or the last one; nil: none yet
 	history [2][]*scriptVersion // of the hooks by kind, the newest source last

@@ -322,6 +322,7 @@ type delta struct {
 
 	// tried is true if the attempts record has changed to what follows.
 	tried               bool
+	freed               bool // the message does not own its unique id any more
 	attempt, deliveries uint32
 	fence               uint64
 	failure             *failure
@@ -330,19 +331,25 @@ type delta struct {
 	timed   bool
 	delayed bool
 	readyAt int64
+
+	content *message // the message that has taken its place, with its body; nil: none has
 }
 
 // deltasMax bounds the deltas of a queue. When there are more and another log is opened, they
 // are dropped, and the reads under way then have to be repeated. So it can be exceeded only
-// by the changes during one read.
-const deltasMax = 100_000
+// by the changes during one read. contentsMax bounds the bytes of the messages that have taken the place
+// of others meanwhile: the deltas are dropped at once when there are more.
+const (
+	deltasMax   = 100_000
+	contentsMax = 16 << 20
+)
 
 // openLog begins to record the changes of a queue. closeLog must follow, unless a recovery
 // drops the memory before.
 func (c *core) openLog(q *queue) changeLog {
 	q.logReaders++
 	if len(q.deltas) > deltasMax {
-		q.deltas, q.deltasLost = nil, q.changes
+		q.loseDeltas()
 	}
 	return changeLog{queue: q, no: q.no, epoch: c.epoch, seq: q.changes}
 }
@@ -353,9 +360,12 @@ func (c *core) closeLog(w *changeLog) {
 		return // a recovery has dropped that queue
 	}
 	if w.queue.logReaders--; w.queue.logReaders == 0 {
-		w.queue.deltas = nil
+		w.queue.deltas, w.queue.contents = nil, 0
 	}
 }
+
+// loseDeltas drops the deltas of a queue: the reads under way have to be repeated.
+func (q *queue) loseDeltas() { q.deltas, q.contents, q.deltasLost = nil, 0, q.changes }
 
 // valid reports whether the result of a read with this log can be used: its queue was neither
 // purged nor deleted, and no delta since the log was opened was dropped.
@@ -394,10 +404,25 @@ func (q *queue) recordAttempt(m *message) {
 	if f == nil {
 		return
 	}
-	f.tried, f.attempt, f.deliveries, f.fence, f.failure = true, m.attempt, m.deliveries, m.fence, nil
+	f.tried, f.freed, f.attempt, f.deliveries, f.fence, f.failure = true, m.freed(), m.attempt, m.deliveries, m.fence, nil
 	if m.failure != nil {
 		f.failure = new(*m.failure) // a copy: the message changes its own
 	}
+}
+
+// recordContent records that a message has taken the place of the one with its id. record is the whole one.
+func (q *queue) recordContent(m *message, record []byte) {
+	f := q.recordDelta(m.id)
+	if f == nil {
+		return
+	}
+	if q.contents += len(record); q.contents > contentsMax {
+		q.loseDeltas()
+		return
+	}
+	content := *m
+	content.status, content.body = ready, record
+	f.content = &content
 }
 
 // recordTime records that a message is delayed until a time, or with 0 that it is not.
@@ -439,8 +464,15 @@ func (c *core) locate(w *changeLog, f *foundMessage) status {
 // apply applies a delta to a message that was found in the store.
 func (f *delta) apply(found *foundMessage) {
 	m := found.m
+	if f.content != nil {
+		*m = *f.content
+	}
 	if f.tried {
 		m.retried, m.attempt, m.deliveries, m.fence, m.failure = true, f.attempt, f.deliveries, f.fence, f.failure
+		if t := m.tied(); f.freed && t.unique != "" {
+			t.unique = ""
+			m.tie(t)
+		}
 	}
 	if f.timed {
 		found.delayed, found.readyAt = f.delayed, f.readyAt

@@ -261,10 +261,11 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 		j.skipped++
 		return true
 	}
-	switch owner, err := c.owner(to, rec.Unique, p.ids.owners[f.m.id]); {
+	owner, lent, err := c.owner(to, rec.Unique, p.ids.owners[f.m.id])
+	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 		return false
-	case owner != (ID{}):
+	case owner.ID != (ID{}):
 		j.skipped++
 		j.taken++
 		return true
@@ -274,7 +275,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 		return true
 	}
 	rec.Dead = nil
-	c.move(m, to, &rec)
+	c.move(m, to, &rec, lent)
 	j.moved++
 	j.dlq.figures.Count(figures.Redriven, 1)
 	if j.req.Rate > 0 {

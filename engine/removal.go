@@ -250,6 +250,9 @@ func (o *ttlBatch) deadLetter(c *core) {
 	}
 	c.spend(2 * len(o.found))
 	for _, f := range o.found {
+		if d := c.ttl.expiring[f.m.id]; d == nil || d.At > c.now {
+			continue // it is gone, or it was replaced by a message with another time to live
+		}
 		if m := c.extract(&o.changeLog, f); m != nil {
 			k := m.key
 			c.expireMessage(m)
@@ -439,8 +442,16 @@ func (c *core) dropLease(m *message) {
 // delayed again in the same turn. It returns nil if the message is leased or gone. The
 // change log must be valid, and each message may be extracted once.
 func (c *core) extract(w *changeLog, f *foundMessage) *message {
-	var m *message
-	switch c.locate(w, f) {
+	m := c.takeOut(f, c.locate(w, f))
+	if m != nil {
+		c.settle(m.key)
+	}
+	return m
+}
+
+// takeOut is extract of a message whose status is known. The caller settles its key.
+func (c *core) takeOut(f *foundMessage, is status) (m *message) {
+	switch is {
 	case ready:
 		m = c.extractReady(f)
 	case delayed:
@@ -455,7 +466,6 @@ func (c *core) extract(w *changeLog, f *foundMessage) *message {
 		c.setBody(m, f.m.body)
 	}
 	m.key.window.Changed(m.Position())
-	c.settle(m.key)
 	return m
 }
 
@@ -464,7 +474,11 @@ func (c *core) extract(w *changeLog, f *foundMessage) *message {
 // (settle).
 func (c *core) remove(m *message) {
 	k := m.key
-	c.out.batch.SingleDelete(storage.Messages, c.messageKey(m))
+	if key := c.messageKey(m); m.tied().rewritten {
+		c.out.batch.Delete(storage.Messages, key)
+	} else {
+		c.out.batch.SingleDelete(storage.Messages, key)
+	}
 	if m.retried {
 		c.out.batch.Delete(storage.Attempts, c.out.key)
 	}

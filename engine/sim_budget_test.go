@@ -193,7 +193,7 @@ func (s *sim) poor() bool { return s.mutant == creditNotWritten || s.mutant == r
 // justHanded reports whether the process crashes, for a mutant, right after it has handed messages
 // out that budgets pay for, or those of an ordered queue, with a commit under way.
 func (s *sim) justHanded() bool {
-	if s.mutant == orderNotCommitted {
+	if s.mutant == orderNotCommitted || s.mutant == replacementNotCommitted {
 		return s.oracle.order.handed && s.step.flight != nil
 	}
 	return s.mutant == creditNotWritten && s.money.handedOut && s.step.flight != nil

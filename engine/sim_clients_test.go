@@ -101,12 +101,16 @@ func (s *sim) act(cl *simClient) {
 		s.actTopic(cl)
 		return
 	}
-	if s.rng.IntN(12) == 0 {
+	if s.rng.IntN(12) == 0 || s.mutant == signalTimeWrong && s.rng.IntN(3) == 0 {
 		s.actSignals(cl)
 		return
 	}
 	if s.rng.IntN(12) == 0 {
 		s.actBudget(cl)
+		return
+	}
+	if s.rng.IntN(s.debouncing()) == 0 {
+		s.debounce(cl)
 		return
 	}
 	if s.rng.IntN(s.asking()) == 0 {
@@ -198,7 +202,7 @@ func (s *sim) enqueue(cl *simClient) {
 			s.oracle.named(tag, req.Queue, req.Dedup, at)
 		}
 		if ask != nil && err == nil {
-			s.oracle.unique.names[tag] = ask.name
+			s.oracle.unique.names[tag], s.oracle.unique.until[tag] = ask.name, req.UntilLease
 		}
 		if req.Delay > 0 {
 			s.oracle.handed[id] = true // it gets its position when it is due
@@ -269,6 +273,7 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 		s.gatesOpen(tx, ds)
 		inParts = inParts || req.parts != nil
 		s.ofOneKey(tx, req, ds, inParts)
+		s.freeEarly(tx.core, ds)
 		back()
 		got := ds
 		if err != nil && req.parts != nil {
@@ -304,6 +309,7 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 	}
 	for _, d := range ds {
 		s.oracle.decided(d, tx.Now())
+		s.oracle.unique.lent[d.Receipt.ID] = true
 		m := tx.core.leases.byID[d.Receipt.ID]
 		s.oracle.passed(m.throttleKeys(), m.cost, s.step.now)
 		s.oracle.leased(tx.core, d.Receipt, m.throttleKeys())
@@ -326,6 +332,9 @@ func (s *sim) take(ds []*Delivery, order int) {
 		s.money.handed(d)
 		s.oracle.byID[d.Receipt.ID].leasedIn = order
 		s.oracle.together(d, order)
+		if s.oracle.carries(d.Receipt.ID, tagOf(d.Queue, d.Payload()), order) && s.mutant == replacementNotCommitted {
+			s.oracle.order.handed = true
+		}
 		s.oracle.inOrder(d, order)
 		s.inHand = append(s.inHand, d)
 	}

@@ -136,7 +136,7 @@ func (s *sim) addEnqueue(b *bundle, add func(Call, func(error))) {
 		}
 		s.money.paid[id] = paid
 		if ask != nil {
-			s.oracle.unique.names[tag] = ask.name
+			s.oracle.unique.names[tag], s.oracle.unique.until[tag] = ask.name, req.UntilLease
 		}
 		return nil
 	}}, func(err error) {

@@ -42,7 +42,7 @@ func (s *sim) inOrder(o QueueOptions) QueueOptions {
 
 // plantOrder sets the conditions in which the mutant orderNotCommitted is found.
 func (s *sim) plantOrder() {
-	if s.mutant == orderNotCommitted {
+	if s.mutant == orderNotCommitted || s.mutant == replacementNotCommitted {
 		s.w.lazy, s.w.crash, s.w.powerLoss, s.w.lost = 0.7, 0.05, 0, 0
 	}
 }

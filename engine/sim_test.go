@@ -86,6 +86,12 @@ const (
 	orderNotCommitted
 	resultBeforeCommit
 	uniqueFreedApart
+	untilLeaseFreedEarly
+	replacementKeepsTTL
+	replacementKeepsBody
+	replacementMoves
+	replacementNotCommitted
+	oldRequestReplaces
 	bodyFreedEarly
 	bodyForgotten
 	actNotWritten
@@ -120,7 +126,7 @@ func findFault(t *testing.T, seeds, early uint64, simulate func(seed uint64) err
 }
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
-	late := map[mutant]uint64{lateRetry: 30, orderNotCommitted: 45, resultBeforeCommit: 170, unfencedUndo: 240, signalTimeWrong: 105}
+	late := map[mutant]uint64{lateRetry: 30, orderNotCommitted: 45, resultBeforeCommit: 170, unfencedUndo: 240, replacementNotCommitted: 25}
 	for m, name := range map[mutant]string{
 		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",
@@ -142,6 +148,9 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		hookFree:       "budgets that a hook names are ignored", tickFree: "a tick without its budgets",
 		orderBroken: "order broken by a retry", orderNotCommitted: "the next of a key handed out before the end of the last was written",
 		resultBeforeCommit: "a result told before its commit", uniqueFreedApart: "unique id freed in another write than the ack",
+		untilLeaseFreedEarly: "a unique id freed by a lease without a record", replacementKeepsTTL: "a replacement that keeps the old time to live",
+		replacementKeepsBody: "a replacement that leaves the old body", replacementMoves: "a replacement that loses its place",
+		replacementNotCommitted: "a replacement handed out before it was written", oldRequestReplaces: "an old request, sent again, that replaces a newer one",
 		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
 		doneWrittenApart: "a done record of a message that is still there",
 		actNotWritten:    "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
@@ -233,10 +242,10 @@ func simulate(seed uint64, m mutant) (err error) {
 		s.w.crash, s.w.powerLoss = 0.05, 0
 	}
 	s.plantOrder()
-	if m == creditNotWritten || m == orderNotCommitted {
+	if m == creditNotWritten || m == orderNotCommitted || m == replacementNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
-	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == failureNotWritten || m == failureTwice || m == doneWrittenApart {
+	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == failureNotWritten || m == failureTwice || m == doneWrittenApart || m == untilLeaseFreedEarly {
 		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
@@ -346,6 +355,7 @@ func (s *sim) restart(powerLoss bool) {
 			clear(s.oracle.done.shown)
 			clear(s.oracle.done.in)
 			clear(s.oracle.unique.ended)
+			s.oracle.lostReplacements()
 			s.cron.powerLost()
 		}
 	}

@@ -213,7 +213,8 @@ func (s *sim) applied(tx *Tx, p *simPublished, m *Enqueue, before int64) {
 			o.named(tagOf(x.Queue, []byte(p.payload)), x.Queue, m.Dedup, p.at)
 		}
 		if ask := p.asks[x.Queue]; ask != nil {
-			o.unique.names[tagOf(x.Queue, []byte(p.payload))] = ask.name
+			tag := tagOf(x.Queue, []byte(p.payload))
+			o.unique.names[tag], o.unique.until[tag] = ask.name, m.UntilLease
 		}
 	}
 	if len(p.fresh) > 0 {

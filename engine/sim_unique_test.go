@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -23,11 +24,22 @@ const simUniqueIDs = 3
 type uniqueOracle struct {
 	names map[string]string // queue and unique id of messages, by tag
 	ended map[string]int    // tags of messages that are done, as a client was answered, and when
+	until map[string]bool   // tags of messages whose ids are free from their lease on
+	lent  map[ID]bool       // messages that the engine has leased
+	freed map[ID]lentID     // messages of until that a client has got, since the last crash
 	asked int               // requests with a unique id
 }
 
 func newUniqueOracle() uniqueOracle {
-	return uniqueOracle{names: map[string]string{}, ended: map[string]int{}}
+	return uniqueOracle{names: map[string]string{}, ended: map[string]int{}, until: map[string]bool{}, lent: map[ID]bool{}, freed: map[ID]lentID{}}
+}
+
+// lentID is when a client has got a message: what had been asked and redriven by then.
+type lentID struct{ asked, redrives int }
+
+// leaves reports whether the id of a message is free from its lease on.
+func (o *uniqueOracle) leaves(tag string) bool {
+	return o.until[tag] || strings.HasSuffix(o.names[tag], "/r0") || strings.HasSuffix(o.names[tag], "/r1")
 }
 
 // uniqueAsk is a request with a unique id.
@@ -47,6 +59,7 @@ func (s *sim) makeUnique(req *Enqueue) *uniqueAsk {
 func (s *sim) giveUnique(req *Enqueue) {
 	if s.rng.IntN(4) == 0 || s.mutant == uniqueFreedApart {
 		req.Unique = fmt.Sprintf("u%d", s.rng.IntN(simUniqueIDs))
+		req.UntilLease = s.rng.IntN(3) == 0
 	}
 }
 
@@ -67,7 +80,9 @@ func (o *oracle) asksUnique(queue, id string) *uniqueAsk {
 }
 
 // surelyThere reports whether nothing can have ended a message or moved it to another queue.
-func (o *oracle) surelyThere(m *oracleMsg) bool { return o.atHome(m) && !o.taken(m) }
+func (o *oracle) surelyThere(m *oracleMsg) bool {
+	return o.atHome(m) && !o.taken(m) && !(o.unique.leaves(m.tag) && o.unique.lent[m.id])
+}
 
 // enqueuedUnique checks an enqueue that was answered with a new message.
 func (o *oracle) enqueuedUnique(ask *uniqueAsk, tag string) {
@@ -95,15 +110,40 @@ func (o *oracle) answeredEarlier(tag string, id ID, req *Enqueue, ask *uniqueAsk
 	if m == nil || m.tag == "" {
 		return // the enqueue of that message was not answered
 	}
+	if req.Dedup == "" {
+		o.ownsUnique(tag, m, ask)
+		return
+	}
 	if o.unique.names[m.tag] != ask.name {
 		o.fail("%s was answered with %s, which is %q and not %s", tag, m.tag, o.unique.names[m.tag], ask.name)
 	}
 	switch order, ended := o.unique.ended[m.tag]; {
 	case !ended || order >= ask.order:
-	case req.Dedup != "": // the id is free, and that of deduplication is not
+	default: // the id is free, and that of deduplication is not
 		o.repeated(tag, id, req.Queue, req.Dedup, at)
-	default:
+	}
+}
+
+// ownsUnique checks that a message which has answered a request may have had its unique id.
+func (o *oracle) ownsUnique(tag string, m *oracleMsg, ask *uniqueAsk) {
+	if o.unique.names[m.tag] != ask.name {
+		o.fail("%s was answered with %s, which is %q and not %s", tag, m.tag, o.unique.names[m.tag], ask.name)
+	}
+	if order, ended := o.unique.ended[m.tag]; ended && order < ask.order {
 		o.fail("%s was answered with %s, which had ended: %s was not freed", tag, m.tag, ask.name)
+	}
+	if l, leased := o.unique.freed[m.id]; leased && l.asked < ask.order && l.redrives == o.look.redrives && !o.mayHaveDied(m.id) {
+		o.fail("%s was answered with %s, which had been leased: %s was not freed", tag, m.tag, ask.name)
+	}
+}
+
+// gotUnique records that a client has got a message from the queue that it was enqueued to.
+func (o *oracle) gotUnique(m *oracleMsg, queue string) {
+	if queue != m.queue() {
+		return
+	}
+	if _, before := o.unique.freed[m.id]; !before && o.unique.leaves(m.tag) {
+		o.unique.freed[m.id] = lentID{o.unique.asked, o.look.redrives}
 	}
 }
 
@@ -113,7 +153,7 @@ func (o *oracle) doneUnique(tag string) { o.unique.ended[tag] = o.unique.asked }
 // crashedUnique checks what a crash has left: each message with a unique id has its entry, and
 // each entry its message. The other faults have oracles of their own.
 func (s *sim) crashedUnique() {
-	if s.mutant != noMutant {
+	if s.mutant != noMutant && s.mutant != untilLeaseFreedEarly {
 		return
 	}
 	owners := uniqueEntries(s.step.store)
@@ -126,7 +166,7 @@ func (s *sim) crashedUnique() {
 			s.oracle.fail("a message cannot be read: %v", err)
 			return
 		}
-		if m.Unique == "" || m.Dead != nil {
+		if !ownsUniqueID(s.step.store, mk, &m) {
 			continue
 		}
 		name := fmt.Sprint(mk.Queue, "/", m.Unique)
@@ -161,8 +201,11 @@ func (s *sim) endUnique(cl *simClient) {
 		return
 	}
 	for _, queue := range []string{"a", "b"} {
-		for i := range simUniqueIDs {
+		for i := range simUniqueIDs + simReplaceIDs {
 			req := &Enqueue{Queue: queue, Meta: Meta{Unique: fmt.Sprintf("u%d", i)}, Payload: []byte(queue)}
+			if i >= simUniqueIDs {
+				req.Unique = fmt.Sprintf("r%d", i-simUniqueIDs)
+			}
 			if err := s.step.Prepare(req); err != nil {
 				s.oracle.fail("prepare: %v", err)
 			}

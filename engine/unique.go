@@ -9,6 +9,14 @@ import "github.com/faisca/fila/storage"
 //	free ──place, move (redrive)───────────────────────────────────▶ taken, +entry
 //	taken ──remove: ack, dead letter, cancel, TTL, purge of a key──▶ free, -entry
 //	taken ──detachAll: purge or deletion of the queue──────────────▶ free, -range of entries
+//	taken ──lease, of a message with UNTIL LEASE───────────────────▶ lent
+//	lent  ──writeLease; release or retry before that───────────────▶ free, -entry
+//	lent  ──Undeliver before that; a crash─────────────────────────▶ taken
+//
+// To an enqueue or a redrive, an id that is lent is free: what takes it writes the lease record first, in the
+// same batch. So the entry goes with the lease record, or with the attempts record that has Freed set, and
+// a lease without a record that a crash forgets leaves the message ready and its id taken. A message that
+// has been leased does not own its id again before a redrive.
 //
 // The entry is in the batch that stores or removes the message, so a crash finds both or
 // neither. It is in the family of deduplication ids, in a generation of its own that no period
@@ -19,20 +27,37 @@ import "github.com/faisca/fila/storage"
 // freed it when it died, and a redrive takes it again. If another message has taken it
 // meanwhile, the dead one stays where it is.
 
-// owner returns the message that has taken a unique id in a queue, the zero ID if it is free or "". l is
-// the look-up of the id; ErrWouldBlock means that it has to be repeated.
-func (c *core) owner(q *queue, id string, l *idLook) (ID, error) {
+// owner returns the entry of a unique id in a queue, the zero value if it is free or "". lent is the message
+// that has lent it; nil: it was free before. l is the look-up of the id; ErrWouldBlock means that it has
+// to be repeated.
+func (c *core) owner(q *queue, id string, l *idLook) (e storage.DedupEntry, lent *message, err error) {
 	if id == "" {
-		return ID{}, nil
+		return e, nil, nil
 	}
-	e, err := c.dedup.taken.Find(dedupKey{q.no, id}, l)
-	return e.ID, lookError(err, "UNIQUE")
+	if e, err = c.dedup.taken.Find(dedupKey{q.no, id}, l); err != nil {
+		return storage.DedupEntry{}, nil, lookError(err, "UNIQUE")
+	}
+	if m := c.leasedIn(q, e.ID); m != nil && m.tied().untilLease {
+		return storage.DedupEntry{}, m, nil
+	}
+	return e, nil, nil
 }
 
-// takeUnique makes a message that is stored in this batch the owner of a unique id, which is free.
-func (c *core) takeUnique(m *message, id string) {
-	q := m.key.queue
-	t := m.tied()
+// leasedIn returns the message of a queue with an id if it is leased or retrying, and nil otherwise.
+func (c *core) leasedIn(q *queue, id ID) *message {
+	if m := c.leases.byID[id]; m != nil && m.key.queue == q && !m.key.purged() {
+		return m
+	}
+	return nil
+}
+
+// takeUnique makes a message that is stored in this batch the owner of a unique id, which is free. lent is
+// the message that has lent it; nil: none has.
+func (c *core) takeUnique(m *message, id string, lent *message) {
+	if lent != nil {
+		c.writeLease(lent)
+	}
+	q, t := m.key.queue, m.tied()
 	t.unique = id
 	m.tie(t)
 	c.groupOf(q, storage.Dedup) // connections look its ids up from now on
@@ -41,7 +66,14 @@ func (c *core) takeUnique(m *message, id string) {
 	c.dedup.taken.Add(dedupKey{q.no, id}, e, c.out.batchNo, c.now)
 }
 
-// freeUnique frees the unique id of a message that is removed in this batch.
+// freeLent frees the unique id that a message has lent, in the batch that records its lease or the end of it.
+func (c *core) freeLent(m *message) {
+	if m.ties != nil && m.ties.untilLease {
+		c.freeUnique(m)
+	}
+}
+
+// freeUnique frees the unique id of a message that is removed in this batch, or leased.
 func (c *core) freeUnique(m *message) {
 	q, t := m.key.queue, m.tied()
 	id := t.unique

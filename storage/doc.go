@@ -22,7 +22,8 @@
 // The number of a family is RocksDB's column family id.
 //
 //	0 default    one key, "format": the version as a decimal number
-//	1 messages   message key          Message   every message, until it is acked
+//	1 messages   message key          Message   every message, until it is acked; the newest of those
+//	                                  that have taken the place of one another
 //	2 leases     message key, fence   Lease     leased messages
 //	3 attempts   message key          Attempt   messages that failed or were released
 //	4 scheduled  due time, message key  empty   delayed messages
@@ -63,7 +64,7 @@
 // deduplication ids, or of results, is named by its start time and deleted as a range.
 // Deduplication ids are derived from the clients' ids: see engine/dedup.go. Unique ids are as
 // the clients gave them, in generation 0, which is never one of deduplication ids; each entry
-// goes with its message. A day of the
+// goes with its message, or with the first record of its lease where the id is free from the lease on. A day of the
 // ledger is days since
 // 1970; it is dropped as a range. An inverted time is 2^64-1 less the nanoseconds since
 // 1970, so the newest entry sorts first.

@@ -34,7 +34,7 @@ func fullMessage() *storage.Message {
 	return &storage.Message{
 		Payload: []byte("hello"),
 		Headers: []storage.Header{{Name: []byte("trace"), Value: []byte("abc")}, {Name: []byte("empty")}, {}},
-		Meta:    storage.Meta{Throttles: []string{"api", "", "tenant:acme"}, Weight: 3, Cost: 2, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}}, ReadyAt: 1_700_000_000_000_000_000,
+		Meta:    storage.Meta{Throttles: []string{"api", "", "tenant:acme"}, Weight: 3, Cost: 2, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true}, ReadyAt: 1_700_000_000_000_000_000,
 		Dead: &storage.Dead{
 			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
@@ -45,7 +45,7 @@ func fullMessage() *storage.Message {
 func fullAttempt() *storage.Attempt {
 	return &storage.Attempt{
 		Attempt: 2, Deliveries: 3, ReadyAt: 1_700_000_000_000_000_000, Error: "boom",
-		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40, FirstLeasedAt: 1_699_999_980_000_000_000,
+		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40, FirstLeasedAt: 1_699_999_980_000_000_000, Freed: true,
 		Failures: []storage.Failure{*fullFailure()},
 	}
 }
@@ -58,7 +58,7 @@ func fullFailure() *storage.Failure {
 
 func fullLease() *storage.Lease {
 	return &storage.Lease{
-		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}}, LeasedAt: 1_700_000_000_000_000_000,
+		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true}, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true, Retrying: true,
 		FirstLeasedAt: 1_699_999_980_000_000_000,
 		Failures:      []storage.Failure{*fullFailure()},
@@ -89,7 +89,7 @@ func fullCron() *storage.Cron {
 		Queue: "reports", Expression: "30 6 * * mon-fri", Zone: "Europe/Berlin", CatchUp: 2, Key: "acme", Priority: 10,
 		DelayMs: 60_000, TTLMs: 3_600_000, NextAt: 1_700_000_060_000_000_000, LastAt: 1_700_000_000_000_000_000, Fired: 300, Missed: 2,
 		LastError: "the queue is full", ErrorAt: 1_699_999_940_000_000_000, MadeUp: 7, SetAt: 1_690_000_000_000_000_000,
-		Meta: storage.Meta{Budgets: []string{"acme"}, Unique: "reindex", Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}}, Charge: 801, Topic: true, Skipped: 3,
+		Meta: storage.Meta{Budgets: []string{"acme"}, Unique: "reindex", Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true}, Charge: 801, Topic: true, Skipped: 3, Replace: 1001,
 	}
 }
 

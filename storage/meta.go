@@ -30,11 +30,18 @@ type Meta struct {
 	Unique    string            // of which the queue has one message at a time; a dead one has had it; "": none
 	Body      ID                // that has the payload and the headers, see body.go; zero: the record itself has them
 	Retries   *queueset.Retries // how it is retried, in place of its queue's settings; nil: nothing of that is given. It is never changed
+
+	UntilLease bool // Unique is free from the lease of the message on
+	// Rewritten says that the record of the message has been put over an earlier one. A Delete removes it,
+	// as a SingleDelete needs a key that was put once; also where the message returns to the same key.
+	Rewritten bool
 }
 
 // later has the rows of the fields that came later, from a number on.
 func (m *Meta) later(c *codec, from protowire.Number) {
 	c.retries(from, &m.Retries)
+	c.bool(from+laterUntilLease, &m.UntilLease)
+	c.bool(from+laterRewritten, &m.Rewritten)
 }
 
 // retries is three numbers, of a record that has none of them mostly.
@@ -57,9 +64,19 @@ func (c *codec) passRetries(from protowire.Number, v **queueset.Retries) {
 	}
 }
 
+// The places of later fields behind the first number of a record, and these numbers.
+const (
+	laterUntilLease = 3
+	laterRewritten  = 4
+
+	messageLater = 20
+	leaseLater   = 30
+	cronLater    = 30
+)
+
 // sizeMax returns an upper bound of the bytes that Meta takes in a record.
 func (m *Meta) sizeMax() int {
-	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 7*numberMax
+	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 9*numberMax
 	for _, names := range [][]string{m.Throttles, m.Budgets} {
 		for _, name := range names {
 			n += fieldMax + len(name)
@@ -102,7 +119,7 @@ func (m *Message) fields(c *codec) {
 	c.int64(10, &m.Charge)
 	c.string(11, &m.Unique)
 	c.someID(messageBody, &m.Body)
-	m.later(c, 20)
+	m.Meta.later(c, messageLater)
 }
 
 func (l *Lease) fields(c *codec) {
@@ -125,7 +142,7 @@ func (l *Lease) fields(c *codec) {
 	c.someID(17, &l.Body)
 	c.int64(18, &l.FirstLeasedAt)
 	c.failures(leaseFailures, &l.Failures)
-	l.later(c, 30)
+	l.Meta.later(c, leaseLater)
 }
 
 func (r *Cron) fields(c *codec) {
@@ -150,5 +167,6 @@ func (r *Cron) fields(c *codec) {
 	c.bool(19, &r.Topic)
 	c.string(20, &r.Unique)
 	c.uint64(21, &r.Skipped)
-	r.later(c, 30)
+	r.Meta.later(c, cronLater)
+	c.uint64(35, &r.Replace)
 }

@@ -23,8 +23,9 @@ type Header struct {
 	Name, Value []byte
 }
 
-// Message is a message as enqueued. It is written once and never rewritten, which makes
-// SingleDelete valid for it. Its key holds queue, fairness key, priority and id.
+// Message is a message as enqueued. It is written once, which makes SingleDelete valid for it, unless
+// Meta.Rewritten says that it has taken the place of another. Its key holds queue, fairness key,
+// priority and id.
 type Message struct {
 	Payload []byte
 	Headers []Header
@@ -40,6 +41,7 @@ const (
 	messageReadyAt   = 6
 	messageExpiresAt = 7
 	messageBody      = 12
+	messageRewritten = messageLater + laterRewritten
 )
 
 // Dead records where and why a message died.
@@ -61,6 +63,7 @@ type Attempt struct {
 	Fence                       uint64 // newest delivery number
 	FirstLeasedAt               int64  // 0: not known, or its queue does not keep what is done
 	Failures                    []Failure
+	Freed                       bool // the message has had its unique id until its lease, and does not own it any more
 }
 
 // Failure is an attempt of a message that has failed.
@@ -190,6 +193,7 @@ func (a *Attempt) fields(c *codec) {
 	c.uint64(7, &a.Fence)
 	c.int64(8, &a.FirstLeasedAt)
 	c.failures(9, &a.Failures)
+	c.bool(10, &a.Freed)
 }
 
 func (f *Failure) fields(c *codec) {
@@ -261,6 +265,13 @@ func (c *codec) settings(v *queueset.Values, added bool) {
 func AppendExpiresAt(record []byte, at int64) []byte {
 	out := make([]byte, 0, len(record)+sizeInt(messageExpiresAt, at))
 	return appendInt(append(out, record...), messageExpiresAt, at)
+}
+
+// AppendRewritten returns a copy of an encoded Message with Meta.Rewritten set. It copies because records
+// may be shared.
+func AppendRewritten(record []byte) []byte {
+	out := make([]byte, 0, len(record)+sizeInt(messageRewritten, 1))
+	return appendInt(append(out, record...), messageRewritten, 1)
 }
 
 // AppendReadyAt returns a copy of an encoded Message without a ready time with that field

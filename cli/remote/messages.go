@@ -96,6 +96,9 @@ func messageOptions() []option {
 		{"ttl", "TTL", millis, "it is dead if not delivered within a `duration`"},
 		{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
 		{"unique", "UNIQUE", text, "unique `id`, which one message of the queue has at a time"},
+		{"until", "UNTIL", text, "`lease`: the unique id is free from the lease of the message on"},
+		{"replace", "REPLACE", yes, "take the place of the message with the unique id while it waits"},
+		{"max-delay", "MAXDELAY", millis, "with --replace, ready at the latest a `duration` after the first"},
 		{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
 	}
 }

@@ -21,6 +21,7 @@ type Events struct {
 	DeadLettered, Dropped, Released, Redriven                uint64
 	Cancelled, Purged, Deduplicated, TTLExpired, Undelivered uint64
 	Results                                                  uint64              // stored
+	Replaced                                                 uint64              // messages whose place another has taken
 	DeadBy                                                   [DeadReasons]uint64 // the parts of DeadLettered, by the reasons of the engine
 	Rounds                                                   uint64              // of deficit round robin, see package dispatch
 }
@@ -49,6 +50,7 @@ const (
 	Undelivered
 	Results
 	Rounds
+	Replaced
 	Died
 	eventKinds = Died + DeadReasons
 )
@@ -62,7 +64,7 @@ func (e *Events) each() [eventKinds]*uint64 {
 	return [...]*uint64{
 		Enqueued: &e.Enqueued, Delivered: &e.Delivered, Acked: &e.Acked, Nacked: &e.Nacked, Expired: &e.Expired, DeadLettered: &e.DeadLettered,
 		Dropped: &e.Dropped, Released: &e.Released, Redriven: &e.Redriven, Cancelled: &e.Cancelled, Purged: &e.Purged, Deduplicated: &e.Deduplicated,
-		TTLExpired: &e.TTLExpired, Undelivered: &e.Undelivered, Results: &e.Results, Rounds: &e.Rounds,
+		TTLExpired: &e.TTLExpired, Undelivered: &e.Undelivered, Results: &e.Results, Rounds: &e.Rounds, Replaced: &e.Replaced,
 		Died: &d[0], Died + 1: &d[1], Died + 2: &d[2], Died + 3: &d[3],
 	}
 }

@@ -3,6 +3,7 @@ package verify_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/broker/verify"
@@ -84,5 +85,67 @@ func TestUniqueIDsAndTheirMessagesAreVerifiedAndRepaired(t *testing.T) {
 	b = start(t, store)
 	if send("lost") != lost || send("twice") != twice || send("leased") != leased {
 		t.Error("an id is of another message after the repair")
+	}
+}
+
+// An id until the lease is that of its message until a record says that it was leased. A replaced message,
+// and one whose id was taken by repair, are removed by deletes, which the store verifies.
+func TestIDsUntilTheLeaseAndReplacementsAreVerifiedAndRepaired(t *testing.T) {
+	store := storage.NewMemory()
+	b := start(t, store)
+	b.do(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) })
+	send := func(key, unique string, delay time.Duration) (id engine.ID) {
+		t.Helper()
+		req := &engine.Enqueue{Queue: "q", Key: key, Meta: engine.Meta{Unique: unique, UntilLease: true}, Payload: []byte("x"), Replace: true, Delay: delay}
+		if err := b.Prepare(req); err != nil {
+			t.Fatal(err)
+		}
+		b.do(func(tx *engine.Tx) (err error) { id, err = tx.Enqueue(req); return err })
+		return id
+	}
+	lease := func() (r engine.Receipt) {
+		t.Helper()
+		b.do(func(tx *engine.Tx) error {
+			ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
+			if err == nil {
+				r = ds[0].Receipt
+			}
+			return err
+		})
+		return r
+	}
+	send("k", "leased", 0)
+	lease()
+	second := send("k", "leased", time.Hour) // the lease of the first is written with this one
+	send("l", "retried", 0)
+	b.do(func(tx *engine.Tx) error { _, err := tx.Release("q", []engine.Receipt{lease()}); return err })
+	send("m", "retried", time.Hour)
+	third := send("m", "retried", time.Hour)
+	if all, records := findings(t, store); len(all) != 0 || records[storage.Dedup] != 2 || records[storage.Messages] != 4 {
+		t.Fatalf("of a sound store: %q, %v", all, records)
+	}
+	var harm storage.Batch
+	it := store.Scan(storage.Dedup, nil, nil)
+	for ok := it.Seek(nil); ok; ok = it.Next() {
+		harm.Delete(storage.Dedup, it.Key())
+	}
+	it.Close()
+	if err := store.Commit(&harm, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := verify.Repair(store, true, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if all, records := findings(t, store); len(all) != 0 || records[storage.Dedup] != 2 || records[storage.Messages] != 4 {
+		t.Errorf("after the repair: %q, %v", all, records)
+	}
+	b = start(t, store)
+	if send("k", "leased", time.Hour) != second || send("m", "retried", time.Hour) != third {
+		t.Error("an id is of another message after the repair")
+	}
+	req := &engine.Cancel{Queue: "q", IDs: []engine.ID{second, third}}
+	b.do(func(tx *engine.Tx) error { _, err := tx.Cancel(req); return err })
+	if all, records := findings(t, store); len(all) != 0 || records[storage.Dedup] != 0 || records[storage.Messages] != 2 {
+		t.Errorf("at the end: %q, %v", all, records)
 	}
 }

@@ -231,7 +231,7 @@ func (v *verifier) checkMessage(key, value []byte) error {
 	if err := m.Decode(value); err != nil {
 		return err
 	}
-	if q != nil && ownsID(&m) {
+	if q != nil && v.ownsID(mk, &m) {
 		v.checkUnique(mk, &m, key)
 	}
 	return v.checkReference(mk, value, key)

@@ -110,6 +110,7 @@ const (
 	queueCancelled
 	queuePurged
 	queueDeduplicated
+	queueReplaced
 	queueTTLExpired
 	queueUndelivered
 	queueRounds

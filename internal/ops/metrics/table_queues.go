@@ -53,6 +53,7 @@ func queueCounterRows() []row {
 		counter(queueCancelled, "cancelled", "Messages that were cancelled.", "cancelled"),
 		counter(queuePurged, "purged", "Messages that were purged.", "purged"),
 		counter(queueDeduplicated, "deduplicated", "Enqueues that gave no message, because one with their deduplication id or unique id existed.", "deduplicated"),
+		counter(queueReplaced, "replaced", "Messages whose place another one with their unique id has taken. These are no enqueued ones.", "replaced"),
 		counter(queueTTLExpired, "ttl_expired", "Messages whose time to live passed.", "ttl_expired"),
 		counter(queueUndelivered, "undelivered", "Deliveries taken back because their reply did not reach the client.", "undelivered"),
 		{queueResults, Metric{"queue_results_total", Counter, q, "Results that were stored with acks.", "`FILA.STATS`: `results`"}},

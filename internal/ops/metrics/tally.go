@@ -77,7 +77,7 @@ func (t *tally) write(f *families, queue labels, redrives bool) {
 	}{
 		{queueEnqueued, t.Enqueued}, {queueDelivered, t.Delivered}, {queueAcked, t.Acked}, {queueNacked, t.Nacked}, {queueExpired, t.Expired},
 		{queueDropped, t.Dropped}, {queueReleased, t.Released}, {queueRedriven, t.Redriven}, {queueCancelled, t.Cancelled}, {queuePurged, t.Purged},
-		{queueDeduplicated, t.Deduplicated}, {queueTTLExpired, t.TTLExpired}, {queueUndelivered, t.Undelivered}, {queueRounds, t.Rounds}, {queueResults, t.Results},
+		{queueDeduplicated, t.Deduplicated}, {queueReplaced, t.Replaced}, {queueTTLExpired, t.TTLExpired}, {queueUndelivered, t.Undelivered}, {queueRounds, t.Rounds}, {queueResults, t.Results},
 	} {
 		f.count(of.id, of.n, queue)
 	}
