@@ -55,8 +55,8 @@ func (c *core) keepEnd(m *message, value []byte) []byte {
 			rec.Headers = n.headers.get()
 		}
 	}
-	key := storage.AppendResultKey(nil, q.no, c.ended.Current(c.groupOf(q, storage.Results), c.now), m.id)
-	c.out.batch.Put(storage.Results, key, rec.Append(nil))
+	key := storage.AppendResultKey(make([]byte, 0, storage.ResultKeySize), q.no, c.ended.Current(c.groupOf(q, storage.Results), c.now), m.id)
+	c.out.batch.Put(storage.Results, key, rec.Append(make([]byte, 0, rec.SizeMax())))
 	return key
 }
 

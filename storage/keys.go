@@ -143,6 +143,9 @@ func ParseDedupKey(k []byte) (queue uint32, generation int64, id string, err err
 	return binary.BigEndian.Uint32(k), int64(binary.BigEndian.Uint64(k[4:])), string(k[12:]), nil
 }
 
+// ResultKeySize is the size of the key of a result in bytes.
+const ResultKeySize = 4 + 8 + 16
+
 // AppendResultKey appends the key of a result: a generation as of deduplication ids, and the id of
 // the message.
 func AppendResultKey(dst []byte, queue uint32, generation int64, id ID) []byte {
@@ -151,8 +154,7 @@ func AppendResultKey(dst []byte, queue uint32, generation int64, id ID) []byte {
 
 // ParseResultKey decodes the key of a result, or returns ErrCorrupt.
 func ParseResultKey(k []byte) (queue uint32, generation int64, id ID, err error) {
-	const size = 4 + 8 + 16
-	if len(k) != size || k[4] > 0x7F {
+	if len(k) != ResultKeySize || k[4] > 0x7F {
 		return 0, 0, ID{}, badKey("result", k)
 	}
 	copy(id[:], k[12:])

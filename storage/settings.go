@@ -52,6 +52,15 @@ func (r *Result) Append(dst []byte) []byte { return encode(dst, r) }
 // Decode reads a record that Append made.
 func (r *Result) Decode(b []byte) error { return decode(b, r, Result{}, "result", nil) }
 
+// SizeMax returns an upper bound of the bytes that Append appends, so that one allocation suffices.
+func (r *Result) SizeMax() int {
+	n := 3*fieldMax + len(r.Value) + len(r.Key) + len(r.Consumer) + 5*numberMax
+	for _, h := range r.Headers {
+		n += 3*fieldMax + len(h.Name) + len(h.Value)
+	}
+	return n
+}
+
 func (r *Result) fields(c *codec) {
 	c.bytes(1, &r.Value)
 	c.int64(2, &r.At)
