@@ -64,6 +64,7 @@ type core struct {
 	detached detachedKeys     // what purged queues have left in memory
 	ops      operations       // census, redrives and backups
 	sweep    sweep            // figures of all fairness keys
+	gather   gathering        // keys that wait until they have a batch
 	history  history          // what queues did in the last ten minutes
 	signals  signalTable      // sums that fade with time
 	users    userTable        // users of a cluster
@@ -271,9 +272,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [23]component {
+func (c *core) components() [24]component {
 	return [...]component{
-		&c.waits, &c.history, &c.order, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
+		&c.waits, &c.history, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }

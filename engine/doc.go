@@ -28,6 +28,7 @@
 //	window/                          a package: what is in memory of keys and due-time indexes, and reads
 //	key.go prefetch.go read.go       a fairness key; cache lines ahead of use; when windows are read
 //	ordered.go                       queues that deliver one message of a key at a time
+//	gather.go                        keys that wait until they have a batch
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
 //	accounts.go                      commands about budgets; look-ups of ids of movements
 //	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
@@ -66,7 +67,7 @@
 // its number.
 //
 //  1. Queues and keys are found under their names, and queues also under their numbers.
-//  2. A key is in a class of its queue if and only if it is not paused and has ready messages,
+//  2. A key is in a class of its queue if and only if it is not paused, does not gather and has ready messages,
 //     in its head cache or in its backlog on disk. Keys whose last read found nothing are in no
 //     class. A class is in the heap of its queue if and only if it is open. A queue counts its
 //     keys whose ready messages are all on disk.
@@ -131,6 +132,8 @@
 //  37. A pattern counts its instances and their leases. An instance that nothing names is to be forgotten, and
 //     no instance keeps limits of which a sweep has passed.
 //  38. The register of consumers has each live lease, and each consumer that waits in the line of a queue, once.
+//  39. A key gathers if and only if its queue has a BATCH, it has fewer ready messages and its time has not come. It has
+//     one timer then.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -200,6 +203,7 @@
 //	cost                  the credit that one delivery of a message consumes
 //	credit                what a fairness key may still consume; below zero after what it has consumed ahead
 //	key batch             messages of one fairness key that a lease takes together
+//	gather                of a key: wait until it has a batch, in no class
 //	quantum               the credit per unit of weight that a key gets in each round
 //	round                 one pass of deficit round robin over all active keys of a queue
 //	priority              the order of messages within a fairness key, 9 first

@@ -210,7 +210,7 @@ func (t *cronTable) check(c *core, bad report) {
 
 // checkFairKey verifies the state of a key as its header describes it: the window is ordered, ready
 // and before the edge (9), bodies are readable (10), no message is in two structures (11), a key
-// without an edge has no backlog (12), the key is in a class if it can deliver (2), a key
+// without an edge has no backlog (12), the key is in a class if it can deliver (2, 39), a key
 // that awaits a read has requested one (13), and an idle key does not exist (14).
 func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	name := k.name
@@ -237,7 +237,8 @@ func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	}
 	// A key that awaits a read is in a class, so that it keeps its turn, unless its last read
 	// was empty: then others do not wait for it.
-	if can := !k.paused && !k.waitsForOne() && (k.window.Len() > 0 || k.window.More() && !k.window.LastReadEmpty()); can != k.Scheduled() {
+	c.checkGathering(k, bad)
+	if can := !k.paused && !k.waitsForOne() && !k.gathers() && (k.window.Len() > 0 || k.window.More() && !k.window.LastReadEmpty()); can != k.Scheduled() {
 		bad(2, "key %q of %q: %d in window, backlog %v, paused %v, in a class %v", name, q.name, k.window.Len(), k.window.More(), k.paused, k.Scheduled())
 	}
 	// Without a read nothing would ever make these messages deliverable.

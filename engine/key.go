@@ -19,7 +19,7 @@ import (
 //	           last read was stale, failed, or all it found had changed: it is repeated
 //
 // A paused key has the same states, but is in no class, and so has a key of an ordered queue with a
-// message out (ordered.go). settle must follow each transition.
+// message out (ordered.go), and one that gathers (gather.go). settle must follow each transition.
 // A key without messages of any status and without a read is forgotten.
 //
 // With millions of keys each cache line is a miss, so the order of fields is by use, 64 bytes
@@ -44,10 +44,12 @@ type fairKey struct {
 	delayed   int64        // messages; like total while not counted
 	hash      nameHash     // of name, for the key table
 
-	out         uint32   // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
-	stored      bool     // a record of its settings exists
-	prefetching bool     // in readQueue.prefetch
-	_           [16]byte // ends a cache line
+	out          uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
+	stored       bool   // a record of its settings exists
+	prefetching  bool   // in readQueue.prefetch
+	batching     bool   // a lease takes several messages of it in this turn
+	gatherTimer  int    // index in gathering.keys; -1: it does not gather
+	gathersUntil int64  // see gather.go; ends a cache line
 }
 
 // head returns what stands at the head of the key. settle tells it to the order of delivery after each change.
@@ -55,7 +57,7 @@ func (k *fairKey) head() dispatch.Head {
 	h := dispatch.Head{Weight: k.weight, Cost: dispatch.CostMin}
 	switch {
 	case k.window.Len() == 0 && !k.window.More():
-	case k.paused || k.waitsForOne() || k.window.Len() == 0 && k.window.LastReadEmpty():
+	case k.paused || k.waitsForOne() || k.gathers() || k.window.Len() == 0 && k.window.LastReadEmpty():
 		h.State = dispatch.Stopped
 	case k.window.Len() == 0:
 		h.State = dispatch.Loading
@@ -78,7 +80,7 @@ func key(k *dispatch.Key) *fairKey {
 // The caller gives it a message, or settles it, before the turn ends: a key without messages
 // must not remain.
 func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
-	k := &fairKey{queue: q, name: name, hash: h, weight: 1, counted: true}
+	k := &fairKey{queue: q, name: name, hash: h, weight: 1, counted: true, gatherTimer: -1}
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
@@ -116,6 +118,7 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 // settle completes every transition of a key. It must follow each change of the window, the
 // edge, the counts, the weight or the pause, and updates what depends on them:
 //
+//  0. whether the key gathers messages of a batch (judge);
 //  1. the class and the place of the key in the schedule (dispatch.Queue.Set);
 //  2. the state awaiting read, and the queue's count of such keys: when a key leaves the
 //     state, consumers that waited for the read are served;
@@ -126,8 +129,9 @@ func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
 // which it no longer belongs.
 func (c *core) settle(k *fairKey) {
 	q := k.queue
+	c.judge(k)
 	q.order.Set(&k.Key, k.head())
-	if awaiting := k.window.Awaiting() && !k.paused && !k.waitsForOne(); awaiting != k.awaitingRead {
+	if awaiting := k.window.Awaiting() && !k.paused && !k.waitsForOne() && !k.gathers(); awaiting != k.awaitingRead {
 		k.awaitingRead = awaiting
 		if awaiting {
 			q.awaitingRead++
@@ -257,6 +261,7 @@ func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
 // caller has written its records.
 func (c *core) makeReady(m *message) {
 	k := m.key
+	k.gathersFrom(m)
 	m.status, m.since = ready, c.now
 	if k.window.Add(m, m.Position(), idNanos(m.id) == c.ids.last, c.windowMax()) {
 		c.heads.messages++

@@ -215,6 +215,8 @@ func (tx *Tx) leaseBatch(req *LeaseRequest) ([]*Delivery, error) {
 		return tx.Lease(req)
 	}
 	k := p.key
+	c.takesBatch(k, true)
+	defer c.takesBatch(k, false)
 	for len(p.got) < req.Count && !k.purged() {
 		if !tx.atomic && !c.room() {
 			return nil, tx.yield()

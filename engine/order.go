@@ -90,7 +90,7 @@ func (h host) Budget(name string) dispatch.Budget {
 }
 
 // reclassifyAll starts to move keys to other classes after a throttle has been set for the
-// first time or deleted, or a queue has become a dead-letter queue. reclassifySlice does the work.
+// first time or deleted, a queue has become a dead-letter queue, or has another BATCH. reclassifySlice does the work.
 func (c *core) reclassifyAll() {
 	s := &c.order
 	s.stale, s.staleEnd, s.staleFrom = 0, c.queues.nextNumber, 0
@@ -106,10 +106,14 @@ func (c *core) reclassifySlice() {
 			s.staleFrom = q.roster.Walk(s.staleFrom, c.detached.max-c.detached.reclaimed, func(k *fairKey) {
 				c.detached.reclaimed++
 				q.order.Refresh(&k.Key)
+				if q.regather {
+					c.regather(k)
+				}
 			})
 			if s.staleFrom != 0 {
 				return
 			}
+			q.regather = false
 		}
 		c.detached.reclaimed++
 		s.stale, s.staleFrom = s.stale+1, 0

@@ -42,6 +42,7 @@ type queue struct {
 
 	topics []string // that it is bound to
 
+	regather    bool // another BATCH is set, and its keys are looked at
 	roster      intrusive.Roster[fairKey]
 	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
 	purgedAt    int64                  // when that was
@@ -189,7 +190,12 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	if set.DeadLetter != q.set.DeadLetter {
 		c.reclassifyAll()
 	}
+	was, is := q.set.Values, set.Values
 	c.queues.set(q, set)
+	if was[queueset.Batch] != is[queueset.Batch] || was[queueset.BatchWait] != is[queueset.BatchWait] {
+		q.regather = true
+		c.reclassifyAll()
+	}
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
 	c.ended.Renew(q.dedup, set.Values.Duration(queueset.DedupWindow))
@@ -391,6 +397,9 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 	}
 	if *longest < backoff {
 		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, *longest, backoff)
+	}
+	if err := checkBatch(&set.Values); err != nil {
+		return err
 	}
 	if o.DLQ != nil && o.NoDLQ {
 		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)

@@ -254,6 +254,7 @@ func (c *core) recoverKeys() error {
 		if q := c.queues.byNumber[mk.Queue]; q != nil {
 			k := c.newFairKey(q, mk.Key, hashName(mk.Key))
 			k.counted = false
+			k.gatherAnew()
 			k.window.StartAt(window.Place{})
 			if set := q.settings[mk.Key]; !set.Pinned {
 				k.pinned = false

@@ -276,6 +276,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	}
 	rec.Dead = nil
 	c.move(m, to, &rec, lent)
+	c.redriven(to, f.key)
 	j.moved++
 	j.dlq.figures.Count(figures.Redriven, 1)
 	if j.req.Rate > 0 {

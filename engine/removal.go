@@ -364,6 +364,9 @@ func (c *core) reclaimSome(r *detachedQueue) {
 			return
 		}
 		c.detached.reclaimed += 1 + k.window.Len()
+		if k.gatherTimer >= 0 {
+			c.gather.keys.Remove(k)
+		}
 		throttled := k.throttled(c.now) // with those of its class, which reclaimKey lets go
 		c.reclaimKey(k)
 		r.keepStats(k, throttled)
@@ -553,6 +556,7 @@ func (f *foundMessage) fresh() *message {
 func (c *core) detachAll(q *queue) {
 	c.spend(8) // the store deletes a range of each family
 	c.dropBatchReads(q)
+	q.regather = false
 	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
 	named := q.keys.n < min(figures.IdleMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}

@@ -164,6 +164,7 @@ func (c *core) takeFirst(k *fairKey) *message {
 	c.heads.messages--
 	q.figures.Took(&k.stats, k.name, c.now, m.cost)
 	k.leased++ // the key stays in memory while it has leases
+	k.gatherAnew()
 	q.figures.Change(figures.Messages{Leased: 1})
 	c.settle(k)
 	return m

@@ -269,7 +269,11 @@ func (s *sim) leaseAs(cl *simClient, req *LeaseRequest) {
 		if s.mutant == leaseAboveLimit {
 			back = s.unlimited(tx.core)
 		}
+		must := s.mustGather(tx.core)
 		ds, err = tx.Lease(req)
+		if !inParts { // else it has what it took earlier
+			s.keptBack(must, ds)
+		}
 		s.gatesOpen(tx, ds)
 		inParts = inParts || req.parts != nil
 		s.ofOneKey(tx, req, ds, inParts)

@@ -21,6 +21,7 @@ type KeyState = figures.State
 // The states, in the order of the rule.
 const (
 	KeyPaused      = figures.Paused      // its deliveries or those of its queue are paused
+	KeyGathering   = figures.Gathering   // waits for more messages of a batch, until ReadyAt
 	KeyThrottled   = figures.Throttled   // waits for tokens only, until ReadyAt
 	KeyConcurrency = figures.Concurrency // waits for a lease to end, perhaps also for tokens
 	KeyNoCredit    = figures.NoCredit    // a budget does not cover its next message
@@ -39,6 +40,7 @@ func (c *core) keyState(k *fairKey) KeyState {
 	q := k.queue
 	var f figures.Facts
 	f.Set(KeyPaused, q.set.PausedOut || k.paused)
+	f.Set(KeyGathering, k.gathers())
 	f.Set(KeyOrdered, k.waitsForOthers())
 	if k.window.Len() > 0 {
 		if m := k.window.First(); m.throttles != nil {
@@ -219,6 +221,8 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 		if k.queue.set.PausedOut {
 			i.Reason = pausedReason
 		}
+	case KeyGathering:
+		k.explainGathering(i)
 	case KeyThrottled, KeyConcurrency:
 		c.explainBlocked(i)
 	case KeyNoCredit:

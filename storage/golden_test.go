@@ -79,6 +79,7 @@ func fullQueue() *storage.Queue {
 			queueset.Visibility: 30_000, queueset.Backoff: 1_000, queueset.MaxBackoff: 60_000, queueset.BackoffJitter: 20,
 			queueset.TTL: 86_400_000, queueset.DedupWindow: 5_000, queueset.MaxAttempts: 5, queueset.MaxDepth: 1_000_000, queueset.KeyMaxDepth: 1_000,
 			queueset.LuaTimeout: 20, queueset.LuaMemory: 2 << 20, queueset.BreakerErrors: 5, queueset.Signals: 1, queueset.Ordered: 1, queueset.ResultTTL: 60_000, queueset.KeepDone: 70_000,
+			queueset.Batch: 20, queueset.BatchWait: 5_000,
 		},
 		PausedIn: true, PausedOut: true, CreatedAt: 1_700_000_000_000_000_000, OnEnqueue: "return msg", OnFailure: "return nil",
 	}

@@ -302,6 +302,7 @@ func TestAQueueOfAnOlderFilaHasTheLimitsOfTheConfiguration(t *testing.T) {
 	}
 	want := *fullQueue()
 	want.Values[queueset.LuaTimeout], want.Values[queueset.LuaMemory], want.Values[queueset.BreakerErrors] = 0, 0, 0
+	want.Values[queueset.Batch], want.Values[queueset.BatchWait] = 0, 0
 	want.Values[queueset.Signals], want.Values[queueset.Ordered], want.Values[queueset.ResultTTL] = 0, 0, 3_600_000
 	want.Values[queueset.KeepDone] = 0
 	var got storage.Queue

@@ -10,6 +10,7 @@ type State uint8
 // turn is, its row in rows, and what sets it (Facts.Set).
 const (
 	Paused      State = iota // the deliveries of the key or of its queue are paused
+	Gathering                // waits for more messages of its key, for a batch
 	Throttled                // waits for tokens of throttles only
 	Concurrency              // waits for a lease to end, perhaps also for tokens
 	NoCredit                 // a budget does not cover it
@@ -36,6 +37,7 @@ type row struct {
 func (s State) row() row {
 	return [...]row{
 		Paused:      {"paused", "pauses of keys"},
+		Gathering:   {"gathering", "batches that are not full"},
 		Throttled:   {"throttled", "the rates of throttles"},
 		Concurrency: {"concurrency", "the leases that throttles allow"},
 		NoCredit:    {"no_credit", "budgets"},

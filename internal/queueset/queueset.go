@@ -41,6 +41,8 @@ const (
 	Ordered       // 1: of each fairness key at most one message is out at a time
 	ResultTTL     // how long the results of acks are kept; 0: not at all
 	KeepDone      // how long what is known of acked messages is kept; 0: not at all
+	Batch         // a fairness key delivers when it has so many ready messages; 0: at once
+	BatchWait     // or when its oldest has waited so long
 
 	count
 )
@@ -103,6 +105,8 @@ func Rows() [count]Row {
 		Ordered:       {Name: "ordered", Token: "ORDERED", Doc: "`on|off`: at most one message of each fairness key is leased or retrying at a time", Unit: Switch, Max: 1, Record: 22},
 		ResultTTL:     {Name: "result_ttl_ms", Token: "RESULTTTL", Doc: "`duration` for which results of acks are kept; 0: not at all", Unit: Millis, Max: MillisMax, Default: 3_600_000, Record: 23, Inherited: true},
 		KeepDone:      {Name: "keep_done_ms", Token: "KEEPDONE", Doc: "`duration` for which it is known what has become of acked messages; 0: not at all", Unit: Millis, Max: MillisMax, Record: 24},
+		Batch:         {Name: "batch", Token: "BATCH", Doc: "a fairness key delivers when it has `n` ready messages; 0: at once", Unit: Count, Max: 1_000_000, Record: 25},
+		BatchWait:     {Name: "batch_wait_ms", Token: "BATCHWAIT", Doc: "`duration` after which a fairness key delivers with fewer than batch", Unit: Millis, Max: MillisMax, Record: 26},
 	}
 }
 

@@ -35,6 +35,8 @@ const settings: Setting[] = [
 	{ name: "ordered", option: "ORDERED", label: "Ordered: one message of a key at a time", kind: "switch", zero: "off" },
 	{ name: "result_ttl_ms", option: "RESULTTTL", label: "How long results of acks are kept", kind: "ms", zero: "not at all" },
 	{ name: "keep_done_ms", option: "KEEPDONE", label: "How long it is known what is done", kind: "ms", zero: "not at all" },
+	{ name: "batch", option: "BATCH", label: "Messages that a key gathers", kind: "count", zero: "none" },
+	{ name: "batch_wait_ms", option: "BATCHWAIT", label: "Longest time for which a key gathers", kind: "ms", zero: "none" },
 ];
 
 function shown(s: Setting, q: Fields): string {
