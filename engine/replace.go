@@ -63,7 +63,7 @@ func (tx *Tx) findOwner(a *admission, req *Enqueue, e *storage.DedupEntry) error
 		}
 		a.is = c.locate(&l.changeLog, f)
 	}
-	if (a.is == ready || a.is == delayed) && f.m.attempt == 1 && f.m.failure == nil {
+	if (a.is == ready || a.is == delayed) && f.m.attempt == 1 && f.m.failed() == nil {
 		a.known, a.kept, a.replaces = ID{}, false, f
 	}
 	return nil
