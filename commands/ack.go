@@ -17,7 +17,7 @@ func ack() Spec {
 		Returns: "integer",
 		Summary: "Acknowledges messages, which removes them. Returns the number of leases that were still live. " +
 			"Thousands of receipts are handled in slices: after a crash before the reply, part of them may have been acknowledged. In a transaction they are one atomic write. " +
-			"The budgets of a message are settled with its charge, or with what USED says. " +
+			"The budgets of a message are settled with its charge, or with what USED says, which settles its throttles BY COST as well, unless its charge is another amount than its cost. " +
 			"RESULT is what FILA.RESULT answers to the client that waits for the message, and to others for the RESULTTTL of the queue. Both go with one receipt.",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},
@@ -37,7 +37,7 @@ func ack() Spec {
 	}
 }
 
-// usedOption is what the budgets of a message are settled with.
+// usedOption is what the budgets and the throttles by cost of a message are settled with.
 func usedOption() Arg {
 	return Arg{Name: "n", Type: Integer, Token: "USED", Optional: true, Max: credit.ChargeMax}
 }
@@ -95,7 +95,7 @@ func nack() Spec {
 			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
 			"The first 8 KiB of the ERROR are kept with the message, up to a whole character. " +
 			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL. " +
-			"USED settles the budgets of the message all the same; without it a nack costs nothing.",
+			"USED settles the budgets and the throttles BY COST of the message as in FILA.ACK; without it a nack costs no credits.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that was dropped).",
 		Flags:  []string{"write", "fast"},

@@ -5,7 +5,7 @@ import "github.com/faisca/fila/engine/budget"
 // Messages move budgets in three steps. reserveCharge keeps the charge in each budget of a message
 // when it is leased; the lease ends with one of
 //
-//	settleCharge  its ack or nack: the charge is returned, and what was used is spent
+//	settleUse     its ack or nack: the charge is returned, and what was used is spent
 //	returnCharge  any other end: the charge is returned
 //
 // message.reserved says which of the two is still to come, so each happens once. What is reserved
@@ -65,10 +65,15 @@ func (c *core) returnCharge(m *message) {
 	})
 }
 
-// settleCharge spends what the work on a message has used, in each of the budgets that have reserved
-// its charge; nil: the charge. The caller ends the lease in the same turn.
-func (c *core) settleCharge(m *message, used *int64) {
+// settleUse settles what the work on a message has used, in each of the budgets that have reserved its charge, and in
+// its throttles by cost; nil: its charge, and its cost. Where its charge is another amount than its cost, it counts
+// something else in its budgets, such as cents: then used is theirs alone. The caller ends the lease in the same turn.
+func (c *core) settleUse(m *message, used *int64) {
 	c.recordUsed(m, used)
+	if l := m.throttles; used != nil && l != nil && (len(l.Budgets) == 0 || l.Charge == int64(m.cost)) {
+		most := int64(max(c.cfg.Limits.Cost, m.cost))
+		c.order.Settle(l.of(), int64(m.cost), min(*used, most), c.leasedAt(m))
+	}
 	c.reservedBy(m, func(a *budget.Account, charge int64) {
 		n := charge
 		if used != nil {

@@ -250,7 +250,7 @@ func (tx *Tx) Ack(queue string, receipts []Receipt) (int, error) {
 
 // AckOptions say more about an ack than that the work is done.
 type AckOptions struct {
-	Used   *int64 // what the budgets of each message are settled with, 0 to credit.ChargeMax; nil: its charge
+	Used   *int64 // what the budgets and the throttles by cost of each message are settled with, 0 to credit.ChargeMax; nil: its charge, its cost
 	Result []byte // for Result, at most Limits.Result; empty but not nil: an empty one; nil: none
 }
 
@@ -267,7 +267,7 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		m.key.queue.figures.Count(figures.Acked, 1)
 		c.observeWork(m, figures.OutcomeAcked)
 		c.order.Succeeded(m.throttles.of())
-		c.settleCharge(m, o.Used)
+		c.settleUse(m, o.Used)
 		key := c.keepEnd(m, o.Result) // before the lease is over: it knows the consumer
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)

@@ -18,7 +18,7 @@ type Nack struct {
 	Error   string        // why the delivery failed; kept with the message, clipped to ErrorBytes
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: dead-letter the message at once
-	Used    *int64        // what the budgets of the message are settled with, 0 to credit.ChargeMax; nil: nothing
+	Used    *int64        // what the budgets and the throttles by cost are settled with, 0 to credit.ChargeMax; nil: nothing
 
 	decided  *hook.FailureDecision // the decision of the on_failure hook; nil: none so far
 	attempts uint32                // failures that the hook was given, this one included
@@ -105,7 +105,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.observeWork(m, figures.OutcomeNacked)
 	c.failed(m, dead, reason)
 	if req.Used != nil {
-		c.settleCharge(m, req.Used)
+		c.settleUse(m, req.Used)
 	}
 	c.endLease(m)
 	switch {

@@ -17,8 +17,10 @@ import (
 type oracle struct {
 	err      error
 	now      time.Time
-	attempts uint32                   // the MaxAttempts of a queue; 0: no limit
-	own      map[ID]queueset.Optional // of messages that have such a number of their own
+	attempts uint32                     // the MaxAttempts of a queue; 0: no limit
+	own      map[ID]queueset.Optional   // of messages that have such a number of their own
+	took     map[Receipt]map[string]int // throttles by cost of which a delivery has taken its cost: when that began
+	began    int                        // the number of buckets that have begun to take costs
 	tags     int
 
 	unknown  map[string]bool       // enqueued, but not answered
@@ -78,7 +80,7 @@ type oracleMsg struct {
 
 func newOracle() oracle {
 	return oracle{
-		own: map[ID]queueset.Optional{}, unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
+		own: map[ID]queueset.Optional{}, took: map[Receipt]map[string]int{}, unknown: map[string]bool{}, stored: map[string]*oracleMsg{}, gone: map[string]bool{}, receipt: map[string]bool{},
 		newest: map[string]ID{}, handed: map[ID]bool{}, buckets: map[string]*oracleBucket{}, byID: map[ID]*oracleMsg{},
 		ends: map[ID]time.Time{}, names: map[string]oracleName{}, known: map[string][]oracleName{}, follows: map[string]*bundle{}, bundles: map[ID]*bundle{},
 		nackTexts: map[ID]string{}, adaptive: newLimitOracle(), results: newResultOracle(), unique: newUniqueOracle(), replace: newReplaceOracle(), done: newDoneOracle(),
@@ -337,6 +339,7 @@ type oracleBucket struct {
 	concurrency         int64
 	at                  time.Time
 	set                 dispatch.Limits
+	began               int  // tells the times apart at which it began to take costs
 	lowered             bool // more slots may be in use than the limit since it was lowered
 }
 
@@ -359,9 +362,15 @@ func (o *oracle) throttleSet(name string, set *dispatch.Limits, now time.Time) {
 		delete(o.buckets, name)
 		return
 	}
-	burst := float64(set.Burst)
+	burst, began := float64(set.Burst), 0
+	if old := o.buckets[name]; old != nil && old.byCost {
+		began = old.began
+	} else {
+		o.began++
+		began = o.began
+	}
 	o.buckets[name] = &oracleBucket{
-		set: *set, tokens: burst, rate: set.Rate, burst: burst, byCost: set.ByCost, concurrency: int64(set.Concurrency), at: now, lowered: true,
+		began: began, set: *set, tokens: burst, rate: set.Rate, burst: burst, byCost: set.ByCost, concurrency: int64(set.Concurrency), at: now, lowered: true,
 	}
 }
 
@@ -380,14 +389,19 @@ func (o *oracle) passed(throttles []string, cost uint32, now time.Time) {
 		if b == nil || b.rate == 0 {
 			continue
 		}
-		if now.After(b.at) {
-			b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
-			b.at = now
-		}
+		b.fill(now)
 		if more := min(b.need(cost), b.burst) - b.tokens; more > 1e-6 {
 			o.fail("throttle %s let pass %f more than it may", name, more)
 		}
 		b.tokens -= b.need(cost)
+	}
+}
+
+// fill adds the tokens that have come since the last change.
+func (b *oracleBucket) fill(now time.Time) {
+	if now.After(b.at) {
+		b.tokens = min(b.burst, b.tokens+now.Sub(b.at).Seconds()*b.rate)
+		b.at = now
 	}
 }
 

@@ -321,6 +321,7 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 		}
 	}
 	s.unready(m)
+	m.took = m.took[:0]
 	for _, t := range c.throttles {
 		t.take(m)
 	}
@@ -398,6 +399,7 @@ func (t *schedThrottle) take(m *schedMessage) {
 		}
 		t.tokens -= float64(t.need(m))
 	}
+	m.took = append(m.took, t.life)
 	if len(m.class.throttles) > 1 {
 		t.idleAt = s.now
 	}

@@ -66,12 +66,28 @@ func (m *schedMessage) settle(used *int64) {
 	for _, b := range m.budgets {
 		b.spent += n
 	}
+	m.settleTokens(used)
+}
+
+// settleTokens records the same in the throttles by cost.
+func (m *schedMessage) settleTokens(used *int64) {
+	if used == nil || len(m.budgets) > 0 && m.charge != int64(m.cost) {
+		return
+	}
+	for i, t := range m.class.throttles {
+		if t.byCost && t.rate > 0 && t.life == m.took[i] {
+			t.tokens, t.at = min(t.inBucket(t.sim.now)+float64(m.cost)-float64(*used), t.burst), t.sim.now
+		}
+	}
 }
 
 // uses decides what the ack of a message says it has used; nil: its charge.
 func (m *schedMessage) uses() *int64 {
-	if len(m.budgets) == 0 || m.seq%3 == 0 {
+	switch {
+	case m.seq%3 == 0:
 		return nil
+	case len(m.budgets) == 0:
+		return new(int64(m.seq*7) % (2*int64(m.cost) + 1)) // the cost in the mean
 	}
 	return new(int64(m.seq*7) % (m.charge + 3))
 }

@@ -73,6 +73,7 @@ type schedMessage struct {
 	at      int64 // due time, or the end of its lease
 	since   int64 // ready since
 	began   int   // moment of its delivery
+	took    []int // of each throttle of its class, by cost: the life in which it has taken its cost
 	refused bool  // by the provider
 	receipt Receipt
 }
@@ -267,6 +268,7 @@ type schedThrottle struct {
 	conc        int      // 0: no limit
 	adaptive    *schedLimit
 	byCost      bool // a message takes its cost in tokens
+	life        int  // incremented when it gets or loses its setting
 	tokens      float64
 	at          int64
 	held        int
@@ -327,6 +329,7 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 		}
 		if t.rate == 0 && t.conc == 0 {
 			t.moves()
+			t.life++
 		}
 		t.rate, t.burst, t.conc = rate, burst, conc
 		t.adaptive.set(conc)
@@ -356,6 +359,7 @@ func (t *schedThrottle) set(rate, burst float64, conc int) {
 func (t *schedThrottle) remove() {
 	t.sim.call(func(tx *Tx) error {
 		t.moves()
+		t.life++
 		t.rate, t.conc = 0, 0
 		t.adaptive.set(0)
 		for _, name := range append(t.settings, t.name) {
@@ -659,11 +663,16 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 			delay = time.Duration(s.rng.Float64() * 3e9)
 		}
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
-			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay}); err != nil {
+			var used *int64
+			if len(m.budgets) == 0 {
+				used = m.uses()
+			}
+			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay, Used: used}); err != nil {
 				s.over(m, r, false, s.failedWork)
 				return nil //nolint:nilerr // the lease has ended
 			}
 			s.over(m, r, true, s.failedWork)
+			m.settleTokens(used)
 			s.comesBack(m, delay)
 			return nil
 		})}

@@ -481,6 +481,9 @@ func (s *crashStore) loseBudget(r storage.Record) bool {
 // more, so what was handed out stays covered.
 func (s *sim) useOf(id ID) *int64 {
 	p, ok := s.money.paid[id]
+	if s.mutant == settledTwice {
+		return new(int64(0))
+	}
 	if !ok || s.rng.IntN(2) == 0 || s.poor() {
 		return nil
 	}

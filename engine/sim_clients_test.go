@@ -316,6 +316,7 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 		s.oracle.unique.lent[d.Receipt.ID] = true
 		m := tx.core.leases.byID[d.Receipt.ID]
 		s.oracle.passed(m.throttleKeys(), m.cost, s.step.now)
+		s.oracle.takes(d.Receipt, m.throttleKeys())
 		s.oracle.leased(tx.core, d.Receipt, m.throttleKeys())
 	}
 }
@@ -361,10 +362,11 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		s.late = func() { s.oracle.acked(d, acked, nil) }
 		o := AckOptions{Used: used, Result: s.valueOf(d)}
 		s.submit(cl, func(tx *Tx) (err error) {
-			limits := s.oracle.limitsOf(tx.core, r)
+			limits, settled := s.oracle.limitsOf(tx.core, r), s.settles(tx.core, r, used)
 			if acked, err = tx.AckWith(d.Queue, []Receipt{r}, o); acked > 0 {
 				s.oracle.inTime(d, tx.Now())
 			}
+			settled(acked > 0)
 			s.oracle.limitsAfter(limits, outcomeOf(acked > 0, limitGrows))
 			return err
 		}, func(err error) {
@@ -387,14 +389,18 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 		if s.mutant == retryTooEarly && req.Delay > 0 {
 			req.Delay /= 2
 		}
+		if s.takesNothing(id) {
+			req.Used = s.useOf(id)
+		}
 		var res NackResult
 		s.submit(cl, func(tx *Tx) (err error) {
 			if m := tx.core.leases.byID[id]; m != nil && s.mutant == lateRetry {
 				m.expires = 0
 			}
-			limits := s.oracle.limitsOf(tx.core, r)
+			limits, settled := s.oracle.limitsOf(tx.core, r), s.settles(tx.core, r, req.Used)
 			back := s.unordered(tx.core)
 			res, err = tx.Nack(req)
+			settled(err == nil)
 			back()
 			for i := range limits {
 				if s.mutant == limitNotCut {

@@ -77,6 +77,7 @@ const (
 	settlementNotWritten
 	refillRepeated
 	idForgotten
+	settledTwice
 	creditNotWritten
 	releaseNotSeen
 	hookFree
@@ -144,6 +145,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		creditNotSeen:        "a credit that wakes no key",
 		settlementNotWritten: "a settlement in another write than its ack",
 		refillRepeated:       "a refill twice after the clock went back", idForgotten: "an id forgotten in a crash",
+		settledTwice:     "use settled twice",
 		creditNotWritten: "a message handed out on a credit that was not written", releaseNotSeen: "a wake-up missed on release",
 		publishInParts: "publish in two writes",
 		hookFree:       "budgets that a hook names are ignored", tickFree: "a tick without its budgets",

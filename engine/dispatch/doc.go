@@ -14,7 +14,8 @@
 //	                Next() = k                 throttles admit it, budgets cover it; nothing is taken yet
 //	                Take(k)                    credit, tokens, slots and turns; the engine leases the message
 //	                Set(k, ...)                the next message of the key, or Empty
-//	an ack          End(set)                   the slots are free: throttles are listed, Ready gives them away
+//	an ack          Settle(set, ...)           where it says what was used: throttles by cost take that in place of the cost
+//	                End(set)                   the slots are free: throttles are listed, Ready gives them away
 //
 // # Files
 //

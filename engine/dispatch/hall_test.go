@@ -305,13 +305,15 @@ func (h *hall) end() {
 	i := h.next(len(h.leases))
 	l := h.leases[i]
 	h.leases = slices.Delete(h.leases, i, i+1)
-	switch h.next(4) {
+	switch h.next(5) {
 	case 0:
 		h.o.Succeeded(l.set)
 	case 1:
 		h.o.Failed(l.set, l.began)
 	case 2:
 		h.o.Undo(l.set, l.cost)
+	case 3:
+		h.o.Settle(l.set, int64(l.cost), int64(h.next(8)), l.began)
 	}
 	if l.set == nil {
 		return

@@ -192,6 +192,7 @@ func (o *Order) SetThrottle(key string, set Limits) (added bool) {
 	if t == nil {
 		t = o.addThrottle(key, set)
 		t.inUse = o.takeUnset(key)
+		o.takesCost(t, false)
 		return true
 	}
 	o.change(t, &terms{Limits: set, from: o.now}, o.now)
@@ -211,6 +212,7 @@ func (o *Order) Units(key string, set Limits) int {
 func (o *Order) Restore(key string, set Limits, before Buckets) {
 	if prefix, ok := patternPrefix(key); ok {
 		o.setPattern(prefix, set)
+		o.patterns.byPrefix[prefix].set.restored = true
 		if old := before.patterns.byPrefix[prefix]; old != nil {
 			p := o.patterns.byPrefix[prefix]
 			p.admitted, p.refused, p.gateWaited = old.admitted, old.refused, old.waitedSum(o.now)
@@ -218,6 +220,7 @@ func (o *Order) Restore(key string, set Limits, before Buckets) {
 		return
 	}
 	t := o.addThrottle(key, set)
+	o.takesCost(t, true)
 	if old := before.throttles[key]; old != nil {
 		o.takeOver(t, old)
 	}
@@ -228,7 +231,7 @@ func (o *Order) takeOver(t, old *throttle) {
 	t.admitted, t.refused, t.gateWaited = old.admitted, old.refused, old.waitedSum(o.now)
 	t.adapt(old.adaptive, o.now)
 	if old.set.Rate > 0 && old.set.ByCost == t.set.ByCost {
-		t.tokens = min(old.level(o.now), float64(t.set.Burst))
+		t.tokens, t.filled = min(old.level(o.now), float64(t.set.Burst)), false
 	}
 }
 

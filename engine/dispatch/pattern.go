@@ -45,6 +45,8 @@ type terms struct {
 	pattern *pattern // whose limits they are; nil: of a setting of the throttle's own, or none
 	from    int64    // since when they hold, Unix nanoseconds
 	until   int64    // when others took their place, Unix nanoseconds; 0: they hold
+
+	restored bool // they are from before a restart: so are leases from before a new instance with them
 }
 
 // unlimited are the terms of a throttle that limits nothing.
@@ -176,6 +178,7 @@ func (o *Order) addInstance(key string, p *pattern) *throttle {
 	o.enroll(&o.instances, t)
 	o.countInstance(t, 1)
 	t.adapt(nil, o.now)
+	o.takesCost(t, p.set.restored)
 	o.lookAtUse(t)
 	return t
 }
@@ -237,6 +240,9 @@ func (o *Order) change(t *throttle, to *terms, since int64) {
 	}
 	o.named(t) // it is forgotten at another time
 	o.assign(t, to)
+	if !was.ByCost {
+		o.takesCost(t, false)
+	}
 	t.tokens, t.at = min(tokens, float64(to.Burst)), since
 	switch {
 	case moves && to.pattern == nil:

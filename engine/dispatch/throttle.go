@@ -54,6 +54,7 @@ type throttle struct {
 
 	tokens float64 // in the bucket at time at, below 0 in debt; see level
 	at     int64   // of the last change of tokens, Unix nanoseconds
+	since  int64   // leases up to this time have taken nothing of the bucket by cost, see Settle; Unix nanoseconds
 
 	owner             *Key   // the only key whose next message names it, see own.go; nil: there is none, or it is shared
 	gateWaited        int64  // nanoseconds that it has stopped its owners; while it stops one, less the time at which it began
@@ -67,6 +68,7 @@ type throttle struct {
 	gating bool      // it has stopped its owner
 	listed bool      // it is in grants.throttles
 	gone   bool      // it was forgotten or deleted: a set that refers to it looks up its throttles again
+	filled bool      // a restart has filled the bucket at the time of since
 }
 
 // extra is what a throttle has that is shared or adaptive or has a setting of its own.
@@ -281,6 +283,35 @@ func (o *Order) Undo(set *Set, cost uint32) {
 			t.tokens, t.at = min(t.level(o.now)+float64(set.need(i, cost)), float64(t.set.Burst)), o.now
 			o.list(t)
 		}
+	}
+}
+
+// Settle takes what the work on a message has used of its throttles by cost, in place of its cost: the rest returns to
+// the bucket, up to Burst, or more is taken, into debt if need be. began is when the lease began (LeaseTime): a throttle
+// that has been by cost only since then is left alone, and a bucket that a restart has filled since gets nothing back.
+// It precedes End, once for a lease.
+func (o *Order) Settle(set *Set, cost, used, began int64) {
+	for _, t := range o.limits(set) {
+		back := cost - used
+		if !t.set.ByCost || began <= t.since && (!t.filled || back > 0) {
+			continue
+		}
+		t.tokens, t.at = min(t.level(o.now)+float64(back), float64(t.set.Burst)), o.now
+		o.list(t)
+		o.usedRoom(t)
+		if cl := t.firstClaim(); cl != nil { // it waits for another time than its reservations elsewhere counted on
+			for i := range cl.flows {
+				o.list(cl.flows[i].throttle)
+			}
+		}
+	}
+}
+
+// takesCost begins a bucket of which deliveries take their cost from now on: earlier ones have not.
+func (o *Order) takesCost(t *throttle, filled bool) {
+	if t.set.ByCost {
+		t.since, t.filled = o.LeaseTime(), filled
+		o.afterCut = t.since + 1
 	}
 }
 
