@@ -91,6 +91,8 @@ function options(c: Fields): string {
 		c.key !== null && `key ${text(c.key)}`, text(c.catchup).toLowerCase() !== "last" && `catch up: ${text(c.catchup).toLowerCase()}`,
 		num(c.delay_ms) > 0 && `delay ${duration(num(c.delay_ms))}`, num(c.ttl_ms) > 0 && `expires after ${duration(num(c.ttl_ms))}`,
 		text(c.unique) !== "" && `unique id ${text(c.unique)}`, num(c.skipped) > 0 && `${plural(num(c.skipped), "tick")} skipped`,
+		maybe(c.max_attempts) !== null && `max attempts ${text(c.max_attempts)}`, maybe(c.backoff_ms) !== null && `backoff ${duration(num(c.backoff_ms))}`,
+		maybe(c.max_backoff_ms) !== null && `max backoff ${duration(num(c.max_backoff_ms))}`,
 		list(c.budgets).length > 0 && `budgets ${list(c.budgets).map(text).join(", ")}`,
 	].filter(Boolean).join(", ");
 }

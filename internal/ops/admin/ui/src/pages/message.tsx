@@ -32,6 +32,11 @@ export function copyWords(queue: Bytes, m: Fields): Bytes[] {
 	if (list(m.budgets).length > 0 && m.charge !== null && m.charge !== undefined) {
 		add("CHARGE", text(m.charge));
 	}
+	for (const [option, value] of [["MAXATTEMPTS", m.max_attempts], ["BACKOFF", m.backoff_ms], ["MAXBACKOFF", m.max_backoff_ms]] as const) {
+		if (maybe(value) !== null) {
+			add(option, text(value));
+		}
+	}
 	add("PRIORITY", text(m.priority));
 	return words;
 }
@@ -135,6 +140,14 @@ function messageActions(queue: Bytes, id: Bytes, m: Fields, reload: () => void):
 	];
 }
 
+/** failures is the number of attempts that a message has of its own. */
+function failures(most: Fields[string] | undefined): string {
+	if (maybe(most) === null) {
+		return "";
+	}
+	return num(most) === 0 ? "never" : plural(num(most), "failure");
+}
+
 function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][] {
 	const all: [ComponentChildren, ComponentChildren][] = [
 		["Fairness key", <a href={to(["queues", queue, "keys", bytes(m.key)])}>{text(m.key)}</a>],
@@ -163,6 +176,9 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	if (list(m.budgets).length > 0) {
 		some("Charge", text(m.charge));
 	}
+	some("Dead after", failures(m.max_attempts));
+	some("Backoff", maybe(m.backoff_ms) === null ? "" : duration(num(m.backoff_ms)));
+	some("Longest backoff", maybe(m.max_backoff_ms) === null ? "" : duration(num(m.max_backoff_ms)));
 	some("Died in", text(m.origin));
 	some("Attempts before it died", text(m.dead_attempts));
 	return all;

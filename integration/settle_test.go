@@ -1,0 +1,69 @@
+package integration_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
+)
+
+// TestUseSettlesThrottlesForAllClients: what an ack or a nack has used is settled in throttles by cost, in both
+// protocols, and after a kill while the message is leased.
+func TestUseSettlesThrottlesForAllClients(t *testing.T) {
+	t.Parallel()
+	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	for i, w := range wires(t, b.Addr()) {
+		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) { settledUse(&speaker{t, w, b}, fmt.Sprint("q", i), fmt.Sprint("t", i)) })
+	}
+}
+
+func settledUse(s *speaker, q, throttle string) {
+	s.says("OK", "FILA.QUEUE CREATE "+q+" BACKOFF 0")
+	s.says("OK", "FILA.THROTTLE SET "+throttle+" RATE 0.000000001 BURST 1000 BY COST")
+	level := func(want int) { s.Helper(); s.has(fmt.Sprint("tokens ", want), "FILA.THROTTLE GET "+throttle) }
+	s.id(q + " a COST 600 THROTTLE " + throttle)
+	receipt := s.out(q, "a")[0]
+	level(400)
+	s.says("1", "FILA.ACK "+q+" "+receipt+" USED 100")
+	s.says("0", "FILA.ACK "+q+" "+receipt+" USED 100")
+	level(900)
+	s.id(q + " b COST 100 THROTTLE " + throttle)
+	s.has("action retry", "FILA.NACK "+q+" "+s.out(q, "b")[0]+" USED 300")
+	level(600)
+	receipt = s.out(q, "b")[0]
+	s.restart()
+	level(1000) // a restart has filled it
+	s.id(q + " c COST 500 THROTTLE " + throttle)
+	second := s.out(q, "c")[0]
+	s.says("1", "FILA.ACK "+q+" "+receipt+" USED 0")
+	level(500)
+	s.says("1", "FILA.ACK "+q+" "+second+" USED 700")
+	level(300)
+}
+
+// TestUseSettlesThrottlesThroughAFollower: after a failover, the buckets of the next leader are full, and get nothing back
+// of earlier leases.
+func TestUseSettlesThrottlesThroughAFollower(t *testing.T) {
+	t.Parallel()
+	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
+	leader, follower := n.Leader(), n.Follower()
+	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
+	s.says("OK", "FILA.QUEUE CREATE q")
+	s.says("OK", "FILA.THROTTLE SET t RATE 0.000000001 BURST 1000 BY COST")
+	s.id("q a COST 600 THROTTLE t")
+	s.says("1", "FILA.ACK q "+s.out("q", "a")[0]+" USED 200")
+	s.has("tokens 800", "FILA.THROTTLE GET t")
+	s.id("q b COST 600 THROTTLE t")
+	receipt := s.out("q", "b")[0]
+	kit.Kill(t, leader.Broker)
+	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
+	s.has("tokens 1000", "FILA.THROTTLE GET t")
+	s.id("q c COST 300 THROTTLE t")
+	s.out("q", "c")
+	s.says("1", "FILA.ACK q "+receipt+" USED 100")
+	s.has("tokens 700", "FILA.THROTTLE GET t")
+}
