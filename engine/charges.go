@@ -71,8 +71,11 @@ func (c *core) returnCharge(m *message) {
 func (c *core) settleUse(m *message, used *int64) {
 	c.recordUsed(m, used)
 	if l := m.throttles; used != nil && l != nil && (len(l.Budgets) == 0 || l.Charge == int64(m.cost)) {
-		most := int64(max(c.cfg.Limits.Cost, m.cost))
-		c.order.Settle(l.of(), int64(m.cost), min(*used, most), c.leasedAt(m))
+		most, began := int64(max(c.cfg.Limits.Cost, m.cost)), m.since
+		if m.recovered { // the time of a recovery may be before that of its record
+			began = 0
+		}
+		c.order.Settle(l.of(), int64(m.cost), min(*used, most), began)
 	}
 	c.reservedBy(m, func(a *budget.Account, charge int64) {
 		n := charge

@@ -25,7 +25,7 @@ func (s *sim) settles(c *core, r Receipt, used *int64) func(ended bool) {
 		return func(bool) {}
 	}
 	l, cost, took := m.throttles, m.cost, s.oracle.took[r]
-	began := c.leasedAt(m)
+	began := m.since
 	return func(ended bool) {
 		if !ended || len(l.Budgets) > 0 && l.Charge != int64(cost) {
 			return
