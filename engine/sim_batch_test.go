@@ -35,7 +35,7 @@ func (s *sim) mustGather(c *core) map[string]string {
 		if n := k.total - k.leased - k.delayed; !k.counted || n >= q.batch() || k.window.More() || n != int64(k.window.Len()) {
 			continue
 		}
-		gathers := k.window.Len() > 0
+		gathers := k.window.Len() > 0 && k.gathersUntil > c.now // the message that began it may have been cancelled, or have expired
 		for _, m := range k.window.All() {
 			gathers = gathers && m.deliveries == 0 && m.attempt == 1 && idNanos(m.id) > s.oracle.redrove && c.now < idNanos(m.id)+int64(wait-time.Millisecond)
 		}
