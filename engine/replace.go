@@ -118,7 +118,7 @@ func (c *core) replace(req *Enqueue, a *admission, body *sharedBody) *message {
 	k := old.key
 	m := &message{
 		rank: old.rank, id: old.id, key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo,
-		retried: old.retried, deliveries: old.deliveries, fence: old.fence,
+		retried: old.retried, deliveries: old.deliveries, fence: old.fence, failure: old.history(),
 	}
 	req.Rewritten = true
 	m.give(&req.Meta, c.throttleSet(k, &req.Meta), true)

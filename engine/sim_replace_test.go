@@ -120,8 +120,9 @@ func (s *sim) debounce(cl *simClient) {
 		}
 		content = o.takesPlace(tag, id, s.decisions)
 		o.unique.names[tag] = ask.name
-		if m := o.byID[id]; m != nil && ttl > 0 {
-			m.mayDie = true
+		if ttl > 0 {
+			o.byID[id].mayDie = true
+			o.handed[id] = true // it may die before its first delivery, and come back by a redrive
 		}
 		return nil
 	}, func(err error) {
