@@ -254,6 +254,11 @@ func (o *Order) checkInstances(bad Report) {
 			bad(37, "pattern %q has %d instances with %d leases, it says %d and %d", prefix, instances[p], inUse[p], p.instances, p.inUse)
 		}
 	}
+	for _, t := range o.timers.Entries() {
+		if t.unused == dated {
+			bad(37, "throttle %q waits for a timer, and nothing names it", t.name)
+		}
+	}
 	if n := o.unnamed.Len(); n > o.cfg.Instances {
 		bad(37, "%d instances are in memory that nothing names", n)
 	}

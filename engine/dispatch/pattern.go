@@ -387,6 +387,7 @@ func (o *Order) checkUse(t *throttle) {
 		o.drop(t)
 		return
 	}
+	o.disarm(t) // what has waited for it has gone, and its timer may be left
 	t.wakeAt, t.unused = at, dated
 	o.unnamed.Push(t)
 	if o.unnamed.Len() > o.cfg.Instances {
