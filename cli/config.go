@@ -135,6 +135,7 @@ type Limits struct {
 	Result            int // bytes
 	Command           int // bytes
 	Throttles         int
+	Holds             int
 	ThrottleInstances int
 	Consumer          int // bytes
 	Reply             int // bytes

@@ -251,6 +251,8 @@ func limitSettings(c *Limits) []setting {
 		entry("limits.command_bytes", sized(&c.Command, 32*mib, kib, gib-mib),
 			"Largest command, including all of its arguments. At least `limits.payload_bytes` plus 1024."),
 		entry("limits.throttles", count(&c.Throttles, 16, 0, 1024), "Maximum number of throttle keys of a message."),
+		entry("limits.holds", count(&c.Holds, 100_000, 1, 1_000_000),
+			"Maximum number of throttle keys that are held at a time. One more takes the place of the one that ends first, see [holds](../how-to/rate-limit.md#when-the-provider-says-429)."),
 		entry("limits.throttle_instances", count(&c.ThrottleInstances, 1_000_000, 1, 100_000_000),
 			"Maximum number of throttles of patterns that are in memory although nothing names them any more, until their buckets are full again. One more, and the one that would be full first is forgotten, see [patterns](../how-to/rate-limit.md#a-limit-for-each-tenant)."),
 		entry("limits.script_bytes", sized(&c.Script, 64*kib, 1, mib), "Largest script source."),

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,7 +97,8 @@ func nack() Spec {
 			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
 			"The first 8 KiB of the ERROR are kept with the message, up to a whole character. " +
 			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL. " +
-			"USED settles the budgets and the throttles BY COST of the message as in FILA.ACK; without it a nack costs no credits.",
+			"USED settles the budgets and the throttles BY COST of the message as in FILA.ACK; without it a nack costs no credits. " +
+			"HOLD holds a throttle that the message names, as FILA.THROTTLE HOLD does, in the same write: what a provider says in Retry-After. For an adaptive one it is a failure, also with DEAD.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that was dropped).",
 		Flags:  []string{"write", "fast"},
@@ -109,6 +112,9 @@ func nack() Spec {
 				{Name: "dead", Type: PureToken, Token: "DEAD"},
 			}},
 			usedOption(),
+			{Name: "hold", Type: Block, Token: "HOLD", Optional: true, Multiple: true, Args: []Arg{
+				{Name: "throttle-key", Type: String}, {Name: "ms", Type: Integer, Max: millisMax},
+			}},
 		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -138,10 +144,29 @@ func parseNack(_ *Session, in *input) (call, error) {
 	if err != nil {
 		return nil, err
 	}
+	holds, err := holdsOf(in)
+	if err != nil {
+		return nil, err
+	}
 	return &nackCall{req: engine.Nack{
-		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"), Used: used(in),
+		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"), Used: used(in), Holds: holds,
 	}}, nil
 }
+
+// holdsOf returns the holds of a nack.
+func holdsOf(in *input) (holds []engine.HoldFor, err error) {
+	if n := in.Uses("hold"); n > holdsMax {
+		return nil, fmt.Errorf("%w: %d times HOLD, at most %d in a command", engine.ErrTooBig, n, holdsMax)
+	}
+	in.Each("hold", func(words [][]byte) {
+		ms, _ := strconv.ParseInt(string(words[1]), 10, 64) // the table of commands has checked it
+		holds = append(holds, engine.HoldFor{Key: string(words[0]), For: time.Duration(ms) * time.Millisecond})
+	})
+	return holds, nil
+}
+
+// holdsMax is how many holds a nack may have: a message has at most as many throttle keys.
+const holdsMax = 1024
 
 // Bytes implements weigher.
 func (c *nackCall) Bytes() int { return len(c.req.Error) }

@@ -5,7 +5,7 @@ import (
 )
 
 func throttle() Spec {
-	return container("FILA.THROTTLE", "fila", "0.1.0", "the commands that manage throttles", throttleDel(), throttleGet(), throttleList(), throttleSet())
+	return container("FILA.THROTTLE", "fila", "0.1.0", "the commands that manage throttles", throttleDel(), throttleGet(), throttleHold(), throttleList(), throttleSet())
 }
 
 func throttleSet() Spec {
@@ -61,16 +61,35 @@ func throttleDel() Spec {
 	}
 }
 
+func throttleHold() Spec {
+	return Spec{
+		Name: "HOLD", Group: "fila", Since: "0.1.1", Complexity: "O(log(N)) where N is the number of holds, at most limits.holds", Returns: "status",
+		Summary: "Holds a throttle, whether it has limits or not: no message that names it is delivered for that long. Of two holds the later end counts; 0 opens it. " +
+			"A hold outlives a restart and a failover. With limits.holds of them, the one that ends first ends.",
+		Flags: []string{"write", "denyoom"},
+		ACL:   []string{"admin"},
+		Args:  []Arg{{Name: "key", Type: String}, {Name: "ms", Type: Integer, Max: millisMax}},
+		Examples: []Example{
+			{"FILA.THROTTLE HOLD provider:x 30000", "OK"},
+			{"FILA.THROTTLE HOLD provider:x 0", "OK"},
+		},
+		Parse: func(_ *Session, in *input) (call, error) {
+			key, d := in.Text("key"), in.Millis("ms", 0)
+			return answerOK(func(tx *engine.Tx) error { return tx.Hold(key, d) }), nil
+		},
+	}
+}
+
 func throttleGet() Spec {
 	return Spec{
 		Name: "GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
-		Summary: "Returns the limits and counters of a throttle or a pattern; nil if nothing limits it.",
+		Summary: "Returns the limits and counters of a throttle or a pattern; nil if nothing limits or holds it.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + throttleFields(&engine.ThrottleInfo{}).names() + ". rate, burst and concurrency are nil if not set; " +
 			"tokens is what may go out at once, below 0 after a message that took more than the burst; held counts leases, waiting the fairness keys that could deliver if it had room, without paused ones and those of paused queues; passed and refused count messages let " +
 			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the tokens for the next message come, nil if no key waits for tokens; by_cost is 1 if a message takes its cost in tokens; " +
 			"min, limit and cuts are nil unless it is adaptive: limit is what it allows now, of which the whole part counts, from min to concurrency, and cuts how many failures have cut it since it was set or the broker has started; " +
-			"pattern is the pattern whose limits the throttle has, nil if it has a setting of its own; instances is nil but for a pattern: how many of its throttles are in memory. " +
+			"pattern is the pattern whose limits the throttle has, nil if it has a setting of its own; instances is nil but for a pattern: how many of its throttles are in memory; held_until is until when FILA.THROTTLE HOLD holds it, else nil. " +
 			"The counters of a pattern are sums over all of its throttles, its tokens are those of a new one. A throttle of a pattern that is not in memory is shown as a new one.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
@@ -116,6 +135,7 @@ func throttleFields(t *engine.ThrottleInfo) *fields {
 	} else {
 		f.optional("instances", "")
 	}
+	f.due("held_until", t.HeldUntil)
 	return f
 }
 
@@ -132,13 +152,14 @@ func blockerFields(b *engine.Blocker) *fields {
 	f.flag("saved", b.Saved)
 	f.limit("limit", uint64(b.Limit))
 	f.optional("pattern", b.Pattern)
+	f.due("held_until", b.HeldUntil)
 	return &f
 }
 
 func throttleList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
-		Summary: "Returns the throttles that have settings of their own, and patterns, a page at a time; with MATCH after them also the throttles of patterns that are in memory.",
+		Summary: "Returns the throttles that have settings of their own or are held, and patterns, a page at a time; with MATCH after them also the throttles of patterns that are in memory.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A throttle is a map as in FILA.THROTTLE GET.",
 		Args:    append([]Arg{}, pageOptions()...),

@@ -44,6 +44,7 @@ type Limits struct {
 	Crons       int // recurring messages in total
 	Signals     int // pairs of subject and name; one more takes the place of another
 	Budgets     int // budgets in total
+	Holds       int // throttle keys that are held at a time; one more takes the place of another
 	Instances   int // throttles of patterns in memory that nothing names any more; 0: 1,000,000
 	Values      int // entries of the runtime configuration
 	ValueBytes  int // bytes of these entries, keys included
@@ -147,7 +148,7 @@ func DefaultConfig() Config {
 		Limits: Limits{
 			Limits:    hook.DefaultLimits(),
 			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20, Result: 1 << 20,
-			Count: 10_000, Crons: 10_000, Budgets: 100_000, Signals: 100_000, Instances: 1_000_000, Values: 100_000, ValueBytes: 64 << 20,
+			Count: 10_000, Crons: 10_000, Budgets: 100_000, Signals: 100_000, Holds: 100_000, Instances: 1_000_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20, HistoryBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20, FiguresAge: 5 * time.Second,

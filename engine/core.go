@@ -52,6 +52,7 @@ type core struct {
 	waits    waitSet          // parked tasks
 	tasks    taskQueue        // tasks left over by a turn, and its budget
 	order    ordering         // what is delivered next
+	holds    holdTable        // throttle keys that are closed until a time
 	leases   leaseTable       // live leases and their timers
 	delayed  delayedMessages  // head of the index of due times
 	ttl      ttlMessages      // head of the index of message expiries
@@ -272,9 +273,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [24]component {
+func (c *core) components() [25]component {
 	return [...]component{
-		&c.waits, &c.history, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
+		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }

@@ -24,7 +24,7 @@
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
 //	message.go meta.go               a message in memory; what its producer said about it
-//	throttles.go                     the settings of throttles
+//	throttles.go holds.go            the settings of throttles; throttle keys that are closed until a time
 //	window/                          a package: what is in memory of keys and due-time indexes, and reads
 //	key.go prefetch.go read.go       a fairness key; cache lines ahead of use; when windows are read
 //	ordered.go                       queues that deliver one message of a key at a time
@@ -135,6 +135,8 @@
 //  39. A key gathers if and only if its queue has a BATCH, it has fewer ready messages and its time has not come. It has
 //     one timer then.
 //
+// //  38. A throttle key that is held has a throttle that knows until when, and no other has.
+//
 // Towards clients, the simulation's oracle verifies these:
 //
 //   - A reply leaves after the commit of what it reports, unless it is an early reply.
@@ -218,6 +220,7 @@
 //	token, burst          what a delivery takes from a token bucket; the capacity of the bucket
 //	debt                  tokens below zero, after a delivery that took more than the burst
 //	concurrency slot      the right to one live lease under a throttle
+//	hold                  no message that names a throttle key is delivered before a time
 //	in use                the number of live leases that a throttle counts
 //	adaptive throttle     one whose limit of live leases follows how work goes
 //	cut                   the reduction of that limit by a failure

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
@@ -18,11 +19,18 @@ type Nack struct {
 	Error   string        // why the delivery failed; kept with the message, clipped to ErrorBytes
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: dead-letter the message at once
+	Holds   []HoldFor     // of throttle keys that the message names
 	Used    *int64        // what the budgets and the throttles by cost are settled with, 0 to credit.ChargeMax; nil: nothing
 
 	decided  *hook.FailureDecision // the decision of the on_failure hook; nil: none so far
 	attempts uint32                // failures that the hook was given, this one included
 	look     *lookup               // of a message that a call of the same transaction leases
+}
+
+// HoldFor is for how long a throttle key is held.
+type HoldFor struct {
+	Key string
+	For time.Duration
 }
 
 // ErrorBytes bounds the error text that is kept with a message, in bytes. It is cut at a
@@ -75,6 +83,9 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if m == nil {
 		return NackResult{}, fmt.Errorf("nack %s: %w", req.Receipt, ErrLeaseLost)
 	}
+	if err := c.checkHolds(m, req.Holds); err != nil {
+		return NackResult{}, err
+	}
 	if !tx.atomic {
 		if err := tx.awaitFailureHook(req, m, m.attempt); err != nil {
 			return NackResult{}, err
@@ -104,6 +115,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.out.sync = true
 	c.observeWork(m, figures.OutcomeNacked)
 	c.failed(m, dead, reason)
+	c.holdFor(m, req.Holds)
 	if req.Used != nil {
 		c.settleUse(m, req.Used)
 	}
@@ -115,6 +127,27 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.deadLetter(m, reason)}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
+}
+
+// checkHolds refuses holds with ErrInvalid of throttle keys that a message does not name.
+func (c *core) checkHolds(m *message, holds []HoldFor) error {
+	for i := range holds {
+		if err := c.checkHold(holds[i].Key, holds[i].For); err != nil {
+			return err
+		}
+		if !slices.Contains(m.throttleKeys(), holds[i].Key) {
+			return fmt.Errorf("%w: the message does not name throttle %.80q, HOLD is for those that it names", ErrInvalid, holds[i].Key)
+		}
+	}
+	return nil
+}
+
+// holdFor holds throttle keys of a message that has failed, also for the adaptive limits of these.
+func (c *core) holdFor(m *message, holds []HoldFor) {
+	for i := range holds {
+		c.order.FailedAt(holds[i].Key, c.leasedAt(m))
+		c.holdKey(holds[i].Key, holds[i].For)
+	}
 }
 
 // endsByTTL reports whether a failed message ends because its TTL has passed. A message

@@ -40,6 +40,7 @@ type oracle struct {
 	follows  map[string]*bundle // enqueued by a transaction
 	bundles  map[ID]*bundle     // acked by a transaction
 	buckets  map[string]*oracleBucket
+	holds    holdOracle
 	adaptive limitOracle
 	// newSince is the time of the last crash, in terms of ids: an older message may have
 	// been leased without a reply.

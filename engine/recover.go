@@ -23,7 +23,7 @@ import (
 //     the memory is rebuilt, also if the recovery fails.
 //  2. Reset all components.
 //  3. Engine state: the number of this start (epoch), the bound of ids, queue numbers.
-//  4. Throttles, then queues, scripts, topics, configuration, recurring messages, generations of
+//  4. Throttles and holds, then queues, scripts, topics, configuration, recurring messages, generations of
 //     deduplication ids and results, budgets, settings of keys.
 //  5. Fairness keys: a seek from one to the next. All messages of a key are behind its
 //     edge; window reads fill the head caches once turns begin.
@@ -50,6 +50,9 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverThrottles(before); err != nil {
 		return fmt.Errorf("recover throttles: %w", err)
+	}
+	if err := c.recoverHolds(); err != nil {
+		return fmt.Errorf("recover holds: %w", err)
 	}
 	if err := c.recoverQueues(); err != nil {
 		return fmt.Errorf("recover queues: %w", err)

@@ -136,6 +136,8 @@ func (s *sim) act(cl *simClient) {
 		s.transact(cl)
 	case n == 97:
 		s.redrive(cl)
+	case n == 98 && s.rng.IntN(3) == 0:
+		s.holdThrottle(cl)
 	case n == 98:
 		s.setThrottle(cl)
 	case n == 99:
@@ -317,6 +319,7 @@ func (s *sim) decided(tx *Tx, ds []*Delivery) {
 		m := tx.core.leases.byID[d.Receipt.ID]
 		s.oracle.passed(m.throttleKeys(), m.cost, s.step.now)
 		s.oracle.takes(d.Receipt, m.throttleKeys())
+		s.oracle.heldOver(m.throttleKeys(), tx.Now())
 		s.oracle.leased(tx.core, d.Receipt, m.throttleKeys())
 	}
 }

@@ -24,7 +24,7 @@ type crashStore struct {
 var errCrash = errors.New("crash")
 
 func (s *crashStore) Commit(b *storage.Batch, sync bool) error {
-	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong, actNotWritten, failureNotWritten, failureTwice}, s.mutant) {
+	if slices.Contains([]mutant{ackNotWritten, enqueueNotWritten, tickNotWritten, dedupNotWritten, timeNotForgotten, settlementNotWritten, idForgotten, additionNotWritten, removalNotWritten, signalTimeWrong, actNotWritten, failureNotWritten, failureTwice, holdNotWritten}, s.mutant) {
 		b = s.lose(b)
 	}
 	if s.mutant == bodyFreedEarly {
@@ -83,7 +83,7 @@ func (s *crashStore) lose(b *storage.Batch) *storage.Batch {
 			if r.Family == storage.Attempts && (s.mutant == failureNotWritten || s.mutant == failureTwice) {
 				r.Value = s.breakFailures(r.Value)
 			}
-			if s.loseBudget(r) {
+			if s.loseBudget(r) || s.loseHold(r) {
 				return nil
 			}
 			out.Put(r.Family, r.Key, r.Value)

@@ -100,6 +100,7 @@ const (
 	failureNotWritten
 	failureTwice
 	gatherLost
+	holdNotWritten
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -156,6 +157,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		replacementNotCommitted: "a replacement handed out before it was written", oldRequestReplaces: "an old request, sent again, that replaces a newer one",
 		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
 		doneWrittenApart: "a done record of a message that is still there",
+		holdNotWritten:   "a hold lost by a crash",
 		actNotWritten:    "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
 		gatherLost: "a key that gathers sleeps for ever after a restart",
 	} {
@@ -250,7 +252,7 @@ func simulate(seed uint64, m mutant) (err error) {
 	if m == creditNotWritten || m == orderNotCommitted || m == replacementNotCommitted {
 		s.w.crash, s.w.leaseLag = 0.02, 5*time.Millisecond
 	}
-	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == failureNotWritten || m == failureTwice || m == doneWrittenApart || m == untilLeaseFreedEarly {
+	if m == resultBeforeCommit || m == uniqueFreedApart || m == bodyForgotten || m == actNotWritten || m == holdNotWritten || m == failureNotWritten || m == failureTwice || m == doneWrittenApart || m == untilLeaseFreedEarly {
 		s.w.crash, s.w.powerLoss = 0.2, 0
 	}
 	if m == replyNotSynced {
@@ -349,6 +351,7 @@ func (s *sim) guard(step func()) {
 // restart simulates a crash of the process or of the machine, and a new start.
 func (s *sim) restart(powerLoss bool) {
 	s.money.prune(s.step.now) // the clock may be set back
+	s.oracle.holds.over(unix(s.step.core.now))
 	old := s.store
 	memory := old.Memory.Clone()
 	if powerLoss {
@@ -357,6 +360,7 @@ func (s *sim) restart(powerLoss bool) {
 			s.oracle.powerLost()
 			s.oracle.namesLost()
 			s.oracle.results.powerLost()
+			clear(s.oracle.holds.until) // a hold that was opened may be there again, or one may be lost
 			clear(s.oracle.done.shown)
 			clear(s.oracle.done.in)
 			clear(s.oracle.unique.ended)

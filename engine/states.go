@@ -22,6 +22,7 @@ type KeyState = figures.State
 const (
 	KeyPaused      = figures.Paused      // its deliveries or those of its queue are paused
 	KeyGathering   = figures.Gathering   // waits for more messages of a batch, until ReadyAt
+	KeyHeld        = figures.Held        // a throttle key that its next message names is held, until ReadyAt if it waits for nothing else
 	KeyThrottled   = figures.Throttled   // waits for tokens only, until ReadyAt
 	KeyConcurrency = figures.Concurrency // waits for a lease to end, perhaps also for tokens
 	KeyNoCredit    = figures.NoCredit    // a budget does not cover its next message
@@ -46,7 +47,8 @@ func (c *core) keyState(k *fairKey) KeyState {
 		if m := k.window.First(); m.throttles != nil {
 			c.refillFor(m)
 			f.Set(KeyNoCredit, !c.covered(m))
-			blocked, slots := c.order.Blocked(&k.Key, m.throttles.of(), m.cost)
+			blocked, slots, held := c.order.Blocked(&k.Key, m.throttles.of(), m.cost)
+			f.Set(KeyHeld, held)
 			f.Set(KeyThrottled, blocked && !slots)
 			f.Set(KeyConcurrency, slots)
 		}
@@ -223,7 +225,7 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 		}
 	case KeyGathering:
 		k.explainGathering(i)
-	case KeyThrottled, KeyConcurrency:
+	case KeyHeld, KeyThrottled, KeyConcurrency:
 		c.explainBlocked(i)
 	case KeyNoCredit:
 		i.Reason, i.ReadyAt = i.Lacks.reason(), i.Lacks.ReadyAt
@@ -266,6 +268,8 @@ func slotsReason(b *Blocker) string {
 // reason says in half a sentence what the throttle lacks.
 func blockerReason(b *Blocker) string {
 	switch {
+	case !b.HeldUntil.IsZero():
+		return fmt.Sprintf("%s is held until %s", blockerName(b), b.HeldUntil.UTC().Format("2006-01-02T15:04:05.000Z"))
 	case b.Reserved:
 		return fmt.Sprintf("what %s has free is kept for a message that needs several throttles", blockerName(b))
 	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
@@ -290,15 +294,18 @@ func blockerReason(b *Blocker) string {
 // last of them has room. That time is known only if all of them lack nothing but tokens.
 func (c *core) explainBlocked(i *KeyInfo) {
 	i.Throttle = i.BlockedBy[0].Throttle
-	reasons := make([]string, len(i.BlockedBy))
+	reasons, slots := make([]string, len(i.BlockedBy)), false
 	for n := range i.BlockedBy {
 		b := &i.BlockedBy[n]
 		reasons[n] = blockerReason(b)
-		if b.NextAt.After(i.ReadyAt) {
-			i.ReadyAt = b.NextAt
+		for _, at := range []time.Time{b.NextAt, b.HeldUntil} {
+			if at.After(i.ReadyAt) {
+				i.ReadyAt = at
+			}
 		}
+		slots = slots || b.Concurrency > 0 || b.Reserved
 	}
-	if i.State == KeyConcurrency {
+	if slots || i.State == KeyConcurrency {
 		i.ReadyAt = time.Time{}
 	}
 	i.Reason = strings.Join(reasons, "; ")

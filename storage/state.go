@@ -16,6 +16,7 @@ const (
 	StateKey         = "key"          // then queue number and fairness key: Key
 	StateConfig      = "config"       // then name: a value of the runtime configuration
 	StateThrottle    = "throttle"     // then throttle key: Throttle
+	StateHold        = "hold"         // then throttle key: until when it is held, in Unix nanoseconds
 	StateCron        = "cron"         // then name: Cron
 	StateCronMessage = "cron_message" // then name of a recurring message: its content, a Message
 	StateScript      = "script"       // then name of a queue, hook, and number: Script
@@ -85,6 +86,7 @@ func stateKinds() map[string]stateKind {
 		stateLearner:     {2, func([]byte) error { return nil }},
 		stateUser:        {2, func([]byte) error { return nil }},
 		StateThrottle:    {2, func(b []byte) error { return new(Throttle).Decode(b) }},
+		StateHold:        {2, number.decode},
 		StateCron:        {2, func(b []byte) error { return new(Cron).Decode(b) }},
 		stateReplica:     {1, func(b []byte) error { return new(Replica).Decode(b) }},
 		StateTopic:       {3, func(b []byte) error { return new(Binding).Decode(b) }},

@@ -213,6 +213,7 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 			bad(18, "throttle %q: %d leases, it says %d", name, inUse[name], t.inUse)
 		}
 		t.checkOwner(bad)
+		t.checkHold(bad)
 		if t.keys != keys[t] || t.waiting != waiting[t] {
 			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)
 		}
@@ -261,6 +262,13 @@ func (o *Order) checkInstances(bad Report) {
 	}
 	if n := o.unnamed.Len(); n > o.cfg.Instances {
 		bad(37, "%d instances are in memory that nothing names", n)
+	}
+}
+
+// checkHold verifies that a throttle without limits is held (38).
+func (t *throttle) checkHold(bad Report) {
+	if t.set == &unlimited && t.heldUntil == 0 {
+		bad(38, "throttle %q has neither limits nor a hold", t.name)
 	}
 }
 

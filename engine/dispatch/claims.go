@@ -235,7 +235,13 @@ func (t *throttle) reservedUntil(now int64) int64 {
 	most := int64(min(t.reserveFor(cl.need(cl.flowAt(t))), float64(waitMax))) // as in mayReserve
 	for i := range cl.flows {
 		o := &cl.flows[i]
-		if o.throttle != t && !o.reserved && !cl.admits(o, now) && !o.throttle.slotsBeside(0) {
+		switch {
+		case o.throttle == t:
+		case o.throttle.heldUntil != 0:
+			if o.throttle.heldUntil-now > most {
+				return now
+			}
+		case !o.reserved && !cl.admits(o, now) && !o.throttle.slotsBeside(0):
 			until = min(until, o.throttle.freedAt+most+1)
 		}
 	}

@@ -29,6 +29,7 @@
 //	grant.go     the cursor over throttles and budgets that have room to give away
 //	claims.go    what is kept for messages that need several throttles, or many tokens
 //	own.go       throttles that one key alone names
+//	hold.go      throttle keys that are closed until a time
 //	pattern.go   settings for all throttle keys with a prefix, and their instances
 //	gate.go      keys that wait for budgets
 //	explain.go   why a key waits

@@ -19,6 +19,7 @@ type Blocker struct {
 	Tokens      float64   // in the bucket now
 	Burst       uint64    // capacity of the bucket
 	Pattern     string    // the pattern whose limits it has; "": it has a setting of its own
+	HeldUntil   time.Time // it is held until then; zero: it is not
 }
 
 // blocker describes the throttle with an index in the set of a message of a key, if it does not
@@ -30,14 +31,14 @@ func (o *Order) blocker(k *Key, l *Set, cost uint32, i int) (b Blocker, blocks b
 	if admits && !saved {
 		return b, false
 	}
-	b = Blocker{Throttle: t.name, InUse: int64(t.inUse), Reserved: !admits && t.admitsReserved(o.now, need), Tokens: t.level(o.now), Burst: t.set.Burst}
+	b = Blocker{Throttle: t.name, HeldUntil: t.heldTime(), InUse: int64(t.inUse), Reserved: !admits && t.admitsReserved(o.now, need), Tokens: t.level(o.now), Burst: t.set.Burst}
 	if p := t.set.pattern; p != nil {
 		b.Pattern = p.name
 	}
 	if t.set.ByCost {
 		b.Need = need
 	}
-	if !t.slotsBeside(0) {
+	if !t.slotFree(0) {
 		b.Concurrency = t.set.Concurrency
 		if t.adaptive != nil {
 			b.Limit = t.slots()
@@ -82,7 +83,9 @@ func (o *Order) savedBefore(k *Key, t *throttle, need int64) (tokens int64, save
 
 // LacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
 // tokens.
-func (b *Blocker) LacksOnlyTokens() bool { return b.Rate != 0 && b.Concurrency == 0 }
+func (b *Blocker) LacksOnlyTokens() bool {
+	return b.Rate != 0 && b.Concurrency == 0 && b.HeldUntil.IsZero()
+}
 
 // Blockers returns the throttles that do not admit a message of a key now, in the order of its throttle
 // keys. set, which may be nil, and cost are those of the message.
@@ -95,18 +98,16 @@ func (o *Order) Blockers(k *Key, set *Set, cost uint32) (all []Blocker) {
 	return all
 }
 
-// Blocked reports whether throttles do not admit a message of a key now, and whether one of them
-// lacks more than tokens. See Blockers.
-func (o *Order) Blocked(k *Key, set *Set, cost uint32) (blocked, slots bool) {
+// Blocked reports whether throttles do not admit a message of a key now, whether one of them
+// lacks more than tokens, and whether one is held. See Blockers.
+func (o *Order) Blocked(k *Key, set *Set, cost uint32) (blocked, slots, held bool) {
 	for i := range o.limits(set) {
 		if b, blocks := o.blocker(k, set, cost, i); blocks {
-			if !b.LacksOnlyTokens() {
-				return true, true
-			}
-			blocked = true
+			blocked, held = true, held || !b.HeldUntil.IsZero()
+			slots = slots || !b.LacksOnlyTokens()
 		}
 	}
-	return blocked, false
+	return blocked, slots, held
 }
 
 // ThrottleInfo describes a throttle at one moment. Counters begin at zero when the throttle is
@@ -126,6 +127,7 @@ type ThrottleInfo struct {
 	Limit              float64       // what it allows now: the whole part is live leases; 0: it is not adaptive
 	Cuts               uint64        // failures that have cut Limit
 	Pattern            string        // the pattern whose limits it has; "": it has a setting of its own, or is a pattern
+	HeldUntil          time.Time     // no message that names it is delivered before; zero: it is not held
 	IsPattern          bool          // it is a pattern: Tokens are those of a new instance, numbers are sums over all instances
 	Instances          int64         // of a pattern: those in memory
 }
@@ -197,7 +199,8 @@ func (t *throttle) unasked(now int64) (keys, least int64) {
 func (o *Order) info(t *throttle) ThrottleInfo {
 	now := o.now
 	i := ThrottleInfo{
-		Key: t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
+		HeldUntil: t.heldTime(),
+		Key:       t.name, Rate: t.set.Rate, Burst: t.set.Burst, Concurrency: t.set.Concurrency, ByCost: t.set.ByCost,
 		Tokens: t.level(now), InUse: int64(t.inUse), Admitted: t.admitted, Refused: t.refused, Waited: time.Duration(t.waitedSum(now)),
 	}
 	if p := t.set.pattern; t.stands() {

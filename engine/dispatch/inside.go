@@ -220,7 +220,7 @@ func (p Inside) ForgetSaving(q *Queue) { q.scheduler.saving = nil }
 
 // Limits returns what a throttle key allows now, whether its throttle is in memory or not; nil: nothing limits it.
 func (p Inside) Limits(key string) *Limits {
-	if t := p.o.throttles[key]; t != nil && p.o.follow(t) {
+	if t := p.o.throttles[key]; t != nil && p.o.follow(t) && t.set != &unlimited {
 		return &t.set.Limits
 	}
 	if pattern := p.o.patternOf(key); pattern != nil {
@@ -264,8 +264,11 @@ func (p Inside) Setting(name string) *Limits {
 		}
 		return nil
 	}
-	if t := p.o.throttles[name]; t != nil && t.set.pattern == nil {
+	if t := p.o.throttles[name]; t != nil && t.set.pattern == nil && t.set != &unlimited {
 		return &t.set.Limits
 	}
 	return nil
 }
+
+// Version is another one when all throttle sets have become stale.
+func (p Inside) Version() uint64 { return p.o.version }

@@ -53,6 +53,7 @@ type Order struct {
 	patterns  patterns
 	rosters
 	kept
+	added    uint64                    // incremented when a throttle is added for a hold alone
 	version  uint64                    // incremented when a setting or a pattern is added or removed: Sets of an older version are stale
 	timers   intrusive.Heap[*throttle] // armed timers: next tokens and ends of reservations
 	unset    map[string]*unsetKey      // throttle keys without a setting that live leases name
@@ -90,7 +91,7 @@ func (o *Order) Reset() Buckets {
 	*o = Order{
 		cfg: o.cfg, host: o.host, now: o.now, paused: map[*Queue]struct{}{}, throttles: map[string]*throttle{}, unset: map[string]*unsetKey{},
 		patterns: patterns{byPrefix: map[string]*pattern{}},
-		version:  o.version + 1, number: o.number, afterCut: o.afterCut, lines: map[string]*line{}, kept: kept{evicted: o.evicted},
+		version:  o.version + 1, added: o.added, number: o.number, afterCut: o.afterCut, lines: map[string]*line{}, kept: kept{evicted: o.evicted},
 	}
 	return before
 }
@@ -242,13 +243,17 @@ func (o *Order) DropThrottle(key string) bool {
 		return o.dropPattern(prefix)
 	}
 	t := o.throttles[key]
-	if t == nil || t.set.pattern != nil {
+	if t == nil || t.set.pattern != nil || t.set == &unlimited {
 		return false
 	}
 	t.set.until = o.now
 	if p := o.patternOf(key); p != nil {
 		o.change(t, p.set, o.now)
 		o.lookAtUse(t)
+		return true
+	}
+	if t.heldUntil != 0 {
+		o.change(t, &unlimited, o.now)
 		return true
 	}
 	o.version++

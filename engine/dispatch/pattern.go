@@ -204,11 +204,14 @@ func (t *throttle) countOfPattern(now, change int64) {
 // returns false. A throttle with a setting of its own has its terms already.
 func (o *Order) follow(t *throttle) bool {
 	was := t.set
-	if was.pattern == nil {
+	if was.pattern == nil && was != &unlimited {
 		return true
 	}
 	p := o.patternOf(t.name)
 	switch {
+	case p == nil && was == &unlimited:
+	case p == nil && t.heldUntil != 0:
+		o.change(t, &unlimited, o.now)
 	case p == nil:
 		o.drop(t)
 		return false
@@ -311,7 +314,7 @@ const (
 
 // unneeded reports whether nothing names an instance.
 func (t *throttle) unneeded() bool {
-	return t.set.pattern != nil && !t.gone && t.inUse == 0 && t.owner == nil && t.keys == 0
+	return t.set.pattern != nil && !t.gone && t.inUse == 0 && t.owner == nil && t.keys == 0 && t.heldUntil == 0
 }
 
 // lookAtUse has an instance looked at, if nothing names it.

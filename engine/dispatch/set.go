@@ -128,6 +128,7 @@ type Set struct {
 	set     []*throttle // of the keys that have limits, in the order of Names
 	unset   []*unsetKey // the other keys
 	version uint64      // of the order for which set, unset and class hold
+	added   uint64      // Order.added for which unset holds
 	class   *class      // of messages with this set; nil: not looked up
 	owned   bool        // the throttles were the key's own when class was looked up
 }
@@ -154,6 +155,14 @@ func (o *Order) current(l *Set) bool {
 			return false
 		}
 	}
+	if l.added != o.added {
+		l.added = o.added
+		for _, u := range l.unset {
+			if is := o.unset[u.name]; o.throttles[u.name] != nil || is != u && (is != nil || u.inUse > 0) {
+				return false // it is held, or was
+			}
+		}
+	}
 	return true
 }
 
@@ -174,7 +183,7 @@ func (o *Order) lookUp(l *Set) {
 			unset = append(unset, o.unsetNamed(name))
 		}
 	}
-	l.version, l.set, l.unset, l.class = o.version, set, unset, nil
+	l.version, l.added, l.set, l.unset, l.class = o.version, o.added, set, unset, nil
 }
 
 // A throttle key without a setting limits nothing. But once it gets a setting, the live leases

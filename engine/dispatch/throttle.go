@@ -75,8 +75,9 @@ type throttle struct {
 type extra struct {
 	number uint64 // in the roster that it is in; 0: its seq
 
-	adaptive *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
-	shared   bool            // the keys that name it are in classes that do
+	adaptive  *adaptive.Limit // the slots now, at most Concurrency; nil: always Concurrency
+	heldUntil int64           // it has no room before, see hold.go, Unix nanoseconds; 0: it is not held
+	shared    bool            // the keys that name it are in classes that do
 
 	entries     map[*Queue]*entry      // by queue, of queues with classes that name it
 	line        intrusive.Heap[*entry] // entries that take part in its room, by turn
@@ -187,8 +188,11 @@ func (t *throttle) reservedSlots() int64 {
 	return 0
 }
 
-// slotsBeside reports whether a slot is free beside those that are kept.
-func (t *throttle) slotsBeside(kept int64) bool {
+// slotsBeside reports whether a slot is free beside those that are kept, and the throttle is not held.
+func (t *throttle) slotsBeside(kept int64) bool { return t.heldUntil == 0 && t.slotFree(kept) }
+
+// slotFree is slotsBeside of a throttle that is not held.
+func (t *throttle) slotFree(kept int64) bool {
 	return t.set.Concurrency == 0 || int64(t.inUse)+kept < t.slots()
 }
 
@@ -248,6 +252,8 @@ func (t *throttle) nextEnd() float64 { return t.gapSquare / max(2*t.gap, 1) }
 // longer no lease has ended, the longer the next end is likely to take.
 func (t *throttle) wait(now, tokens int64) float64 {
 	switch {
+	case t.heldUntil != 0:
+		return float64(t.heldUntil - now)
 	case !t.slotsBeside(0):
 		return max(t.nextEnd(), float64(now-t.freedAt))
 	case t.set.Rate > 0:

@@ -11,6 +11,7 @@ type State uint8
 const (
 	Paused      State = iota // the deliveries of the key or of its queue are paused
 	Gathering                // waits for more messages of its key, for a batch
+	Held                     // a throttle key that it names is held until a time
 	Throttled                // waits for tokens of throttles only
 	Concurrency              // waits for a lease to end, perhaps also for tokens
 	NoCredit                 // a budget does not cover it
@@ -38,6 +39,7 @@ func (s State) row() row {
 	return [...]row{
 		Paused:      {"paused", "pauses of keys"},
 		Gathering:   {"gathering", "batches that are not full"},
+		Held:        {"held", "holds of throttles"},
 		Throttled:   {"throttled", "the rates of throttles"},
 		Concurrency: {"concurrency", "the leases that throttles allow"},
 		NoCredit:    {"no_credit", "budgets"},

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// A hold stops what names its throttle key until its end, to the millisecond, with a setting or without, and outlives a restart.
+func TestAHoldEndsAtItsTime(t *testing.T) {
+	store := storage.NewMemory()
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{})
+	w.throttle("tenant:*", ThrottleOptions{Concurrency: new(uint64(9))})
+	keys := []string{"provider", "tenant:1"}
+	for _, key := range keys {
+		for range 2 {
+			w.send(Enqueue{Queue: "q", Key: key, Meta: Meta{Throttles: []string{key}}, Payload: []byte(key)})
+		}
+		if ds := w.lease("q", 1); len(ds) != 1 { // its throttle set is looked up
+			t.Fatal("nothing to lease")
+		}
+		version := w.core.order.Inside().Version()
+		w.must(func(tx *Tx) error { return tx.Hold(key, 30*time.Second) })
+		if w.core.order.Inside().Version() != version {
+			t.Error("a hold makes throttle sets stale")
+		}
+	}
+	w.must(func(tx *Tx) error { return tx.Hold("provider", time.Second) }) // the later end counts
+	again := openWorld(t, store.Clone(), w.now, nil)
+	for _, w := range []*world{w, again} {
+		if ds := w.lease("q", 9); len(ds) != 0 {
+			t.Fatalf("%d messages are delivered that are held", len(ds))
+		}
+		if i := w.key("q", "provider"); i.State != KeyHeld || !i.ReadyAt.Equal(w.now.Add(30*time.Second)) {
+			t.Errorf("%v until %v: %s", i.State, i.ReadyAt, i.Reason)
+		}
+		w.sound()
+		w.now = w.now.Add(30*time.Second - time.Millisecond)
+		if ds := w.lease("q", 9); len(ds) != 0 {
+			t.Fatalf("%d messages are delivered a millisecond before the end", len(ds))
+		}
+		w.now = w.now.Add(time.Millisecond)
+		if ds := w.lease("q", 9); len(ds) < len(keys) {
+			t.Errorf("%d messages are delivered at the end", len(ds))
+		}
+		w.sound()
+		if i, ok := w.core.order.Throttle("provider"); ok {
+			t.Errorf("a throttle without limits is left: %+v", i)
+		}
+	}
+	if err := w.do(func(tx *Tx) error { return tx.Hold("tenant:*", time.Second) }); !errors.Is(err, ErrInvalid) {
+		t.Errorf("hold of a pattern: %v", err)
+	}
+}
+
+// A hold of a nack is for throttle keys of its message, and one too many ends the first.
+func TestANackHoldsWhatItsMessageNames(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Limits.Holds = 1 })
+	w.queue("q", QueueOptions{})
+	w.adaptive(1, 10)
+	w.send(Enqueue{Queue: "q", Key: "k", Meta: Meta{Throttles: []string{"p", "other"}}, Payload: []byte("x")})
+	d := w.lease("q", 1)[0]
+	nack := func(key string) error {
+		req := &Nack{Queue: "q", Receipt: d.Receipt, Dead: true, Holds: []HoldFor{{key, time.Minute}}}
+		return w.do(func(tx *Tx) error { _, err := tx.Nack(req); return err })
+	}
+	if err := nack("third"); !errors.Is(err, ErrInvalid) || w.core.leases.byID[d.Receipt.ID] == nil {
+		t.Fatalf("a throttle key that it does not name: %v", err)
+	}
+	if err := nack("p"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantLimit(7, 1)
+	w.must(func(tx *Tx) error { return tx.Hold("other", 2*time.Minute) })
+	if i, _ := w.core.order.Throttle("p"); !i.HeldUntil.IsZero() {
+		t.Errorf("there are two holds, of one that is allowed: %+v", i)
+	}
+	w.sound()
+}

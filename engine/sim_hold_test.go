@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// Holds in the simulation: no message that names a throttle key is delivered before a hold of it ends, which a reply has
+// promised, whatever crashes.
+
+// holdOracle is what clients know of holds.
+type holdOracle struct {
+	until map[string]time.Time
+	asked map[string]int // how many holds of the key were asked for
+}
+
+// ask notes that a hold is asked for, and returns what notes its reply.
+func (o *holdOracle) ask(key string, until time.Time, opens bool) (replied func(err error)) {
+	if o.until == nil {
+		o.until, o.asked = map[string]time.Time{}, map[string]int{}
+	}
+	o.asked[key]++
+	n := o.asked[key]
+	if opens {
+		delete(o.until, key)
+	}
+	return func(err error) {
+		if err == nil && !opens && o.asked[key] == n && until.After(o.until[key]) {
+			o.until[key] = until
+		}
+	}
+}
+
+// heldOver finds a delivery of a message that names a throttle key which is held.
+func (o *oracle) heldOver(throttles []string, now time.Time) {
+	for _, key := range throttles {
+		if until := o.holds.until[key]; now.Before(until) {
+			o.fail("throttle %s is held until %v, and a message goes out", key, until)
+		}
+	}
+}
+
+// holdThrottle holds a throttle key, or opens it.
+func (s *sim) holdThrottle(cl *simClient) {
+	key := fmt.Sprintf("t%d", s.rng.IntN(3))
+	d := time.Duration(s.rng.IntN(4)*s.rng.IntN(150)) * time.Millisecond
+	var replied func(error)
+	s.submit(cl, func(tx *Tx) error {
+		if !s.replaced {
+			replied = s.oracle.holds.ask(key, tx.Now().Add(d), d == 0)
+		}
+		return tx.Hold(key, d)
+	}, func(err error) {
+		switch {
+		case err != nil && !refusal(err):
+			s.oracle.fail("hold: %v", err)
+		case replied != nil:
+			replied(err)
+		}
+	})
+}
+
+// loseHold reports whether a mutant does not write a hold.
+func (s *crashStore) loseHold(r storage.Record) bool {
+	return s.mutant == holdNotWritten && r.Family == storage.State && bytes.HasPrefix(r.Key, storage.AppendStateKey(nil, storage.StateHold)) && s.rng.IntN(2) == 0
+}
+
+// over forgets the holds that are over by the clock of a node that ends: the next one may have an earlier clock.
+func (o *holdOracle) over(now time.Time) {
+	maps.DeleteFunc(o.until, func(_ string, until time.Time) bool { return !now.Before(until) })
+}
