@@ -81,10 +81,10 @@ func (m *schedMessage) settleTokens(used *int64) {
 	}
 }
 
-// uses decides what the ack of a message says it has used; nil: its charge.
-func (m *schedMessage) uses() *int64 {
+// uses decides what the end of a lease says it has used; nil: the charge or the cost of the message.
+func (s *schedSim) uses(m *schedMessage) *int64 {
 	switch {
-	case m.seq%3 == 0:
+	case m.seq%3 == 0 || len(m.budgets) == 0 && !s.settles:
 		return nil
 	case len(m.budgets) == 0:
 		return new(int64(m.seq*7) % (2*int64(m.cost) + 1)) // the cost in the mean

@@ -55,7 +55,7 @@ func newSetUp(seed uint64) *setUp {
 	if onDisk {
 		u.slack = 2 * u.quantum // a key whose read finds nothing misses a visit
 	}
-	u.patterns = seed%3 == 2
+	u.patterns, u.settles = seed%3 == 2, true
 	r := u.rng
 	u.contended = r.IntN(3) > 0
 	u.work = [...]func() time.Duration{

@@ -48,6 +48,7 @@ type schedSim struct {
 	deliveries int
 	dos        int
 	faults     []string
+	settles    bool // leases say what was used of throttles by cost
 	patterns   bool // limits come from patterns as well as from settings of their own
 	quiet      bool // no checks after events: a set-up is being built
 	cut        int  // batches that had fewer messages than throttles and budgets admit
@@ -665,7 +666,7 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
 			var used *int64
 			if len(m.budgets) == 0 {
-				used = m.uses()
+				used = s.uses(m)
 			}
 			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay, Used: used}); err != nil {
 				s.over(m, r, false, s.failedWork)
@@ -678,7 +679,7 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 		})}
 	} else {
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
-			used := m.uses()
+			used := s.uses(m)
 			n, err := tx.AckWith(q.name, []Receipt{r}, AckOptions{Used: used})
 			s.over(m, r, n == 1, s.wentWell)
 			if n == 1 {

@@ -10,7 +10,7 @@ import (
 // such as the cost of what is next in a key.
 func metaLimit() limit {
 	return limit{"files name it", 6, map[string]int{
-		"Throttles": 18, "Budgets": 28, "Charge": 22, "Weight": 19, "Cost": 14, "Unique": 10,
+		"Throttles": 18, "Budgets": 28, "Charge": 22, "Weight": 19, "Cost": 15, "Unique": 10,
 	}}
 }
 
