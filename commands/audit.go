@@ -280,8 +280,7 @@ func (a actCall) Apply(tx *engine.Tx) error { return tx.RecordAct(engine.Act(a))
 // differing returns two states of a setting as texts: the fields that differ, or if one of them has none, those of the
 // other that say something.
 func differing(before, after fields) (was, is string) {
-	switch {
-	case len(before) == 0 || len(after) == 0:
+	if len(before) == 0 || len(after) == 0 {
 		return before.line(func(v *field) bool { return v.says() }), after.line(func(v *field) bool { return v.says() })
 	}
 	return before.line(func(v *field) bool { return after.value(v.name) != v.shown() }), after.line(func(v *field) bool { return before.value(v.name) != v.shown() })

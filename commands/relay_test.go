@@ -668,10 +668,10 @@ func TestWhatIsLeftOfABlockIsFoundAmongTheOptions(t *testing.T) {
 		"FILA.MLEASE 1 SAMEKEY BLOCK 5000 SAMEKEY":                      "FILA.MLEASE 1 SAMEKEY BLOCK 3000 SAMEKEY",
 	} {
 		var words, wanted [][]byte
-		for _, word := range strings.Fields(command) {
+		for word := range strings.FieldsSeq(command) {
 			words = append(words, []byte(word))
 		}
-		for _, word := range strings.Fields(want) {
+		for word := range strings.FieldsSeq(want) {
 			wanted = append(wanted, []byte(word))
 		}
 		cmd, args, err := c.handler.table.Lookup(words)

@@ -125,7 +125,7 @@ func pageOf[T any](names, more int) func(s *Session, in *input) int {
 func always(n int) func(*Session, *input) int { return func(*Session, *input) int { return n } }
 
 // message is the room of a command that returns one message.
-func message(s *Session, in *input) int { return s.handler.cfg.Limits.Message + smallRoom }
+func message(s *Session, _ *input) int { return s.handler.cfg.Limits.Message + smallRoom }
 
 // messageOrEnd is the room of a message in any status: one that is done has the result of its ack.
 func messageOrEnd(s *Session, in *input) int { return max(message(s, in), endRoom(s)) }

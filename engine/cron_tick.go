@@ -229,7 +229,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
 	}
 	if c.writableForNew() != nil {
 		c.cron.retryAt = c.now + int64(c.cfg.RetryInterval)
-		return nil
+		return nil //nolint:nilerr // it is tried again
 	}
 	if j.publish != nil && tx.refreshPublish(j.publish) != nil {
 		return nil // the topic has other bindings by now: the next round makes the messages again

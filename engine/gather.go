@@ -80,7 +80,7 @@ func (k *fairKey) gathers() bool {
 }
 
 // batch returns how many messages a key of the queue gathers; 0: none.
-func (q *queue) batch() int64 { return int64(q.set.Values[queueset.Batch]) } //nolint:gosec // bounded by its row
+func (q *queue) batch() int64 { return int64(q.set.Values[queueset.Batch]) }
 
 // judge decides whether a key gathers. settle calls it first.
 func (c *core) judge(k *fairKey) {
@@ -181,7 +181,7 @@ func (k *fairKey) explainGathering(i *KeyInfo) {
 func (c *core) checkGathering(k *fairKey, bad report) {
 	most, n := k.queue.batch(), k.readyCount()
 	is, due := k.gatherTimer >= 0, k.gathersUntil <= c.now // the next turn has it go on
-	if must := most > 0 && n < most && !due; is != must && !(is && due) && !k.queue.regather {
+	if must := most > 0 && n < most && !due; is != must && (!is || !due) && !k.queue.regather {
 		bad(39, "key %q of %q has %d of %d messages, its time is %d of %d, it gathers: %v", k.name, k.queue.name, n, most, k.gathersUntil, c.now, is)
 	}
 	if in := c.gather.keys.Entries(); is && (k.gatherTimer >= len(in) || in[k.gatherTimer] != k) {

@@ -118,7 +118,7 @@ func (c *core) holdKey(key string, d time.Duration) {
 		h.until = until
 		s.ends.Fix(h)
 	}
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateHold, key), storage.EncodeUint(uint64(until))) //nolint:gosec // a time
+	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateHold, key), storage.EncodeUint(uint64(until)))
 	c.out.sync = true
 	c.order.Hold(key, until)
 }
@@ -148,8 +148,8 @@ func (c *core) recoverHolds() error {
 		if err != nil {
 			return fmt.Errorf("hold of %q: %w", parts[1], err)
 		}
-		c.holds.add(&hold{key: parts[1], until: int64(until)}) //nolint:gosec // a time
-		c.order.Hold(parts[1], int64(until))                   //nolint:gosec // a time
+		c.holds.add(&hold{key: parts[1], until: int64(until)})
+		c.order.Hold(parts[1], int64(until))
 		return nil
 	})
 }

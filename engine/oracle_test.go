@@ -348,7 +348,7 @@ type oracleBucket struct {
 func (o *oracle) throttlesSet(c *core, name string, now time.Time) {
 	for i := range 3 {
 		key := fmt.Sprint("t", i)
-		if prefix, is := strings.CutSuffix(name, "*"); key != name && !(is && strings.HasPrefix(key, prefix)) {
+		if prefix, is := strings.CutSuffix(name, "*"); key != name && (!is || !strings.HasPrefix(key, prefix)) {
 			continue
 		}
 		set := c.order.Inside().Limits(key)
@@ -363,12 +363,12 @@ func (o *oracle) throttleSet(name string, set *dispatch.Limits, now time.Time) {
 		delete(o.buckets, name)
 		return
 	}
-	burst, began := float64(set.Burst), 0
+	burst, began := float64(set.Burst), o.began
 	if old := o.buckets[name]; old != nil && old.byCost {
 		began = old.began
 	} else {
 		o.began++
-		began = o.began
+		began++
 	}
 	o.buckets[name] = &oracleBucket{
 		began: began, set: *set, tokens: burst, rate: set.Rate, burst: burst, byCost: set.ByCost, concurrency: int64(set.Concurrency), at: now, lowered: true,

@@ -151,7 +151,7 @@ func (c *core) readyReason(q *queue, by *figures.ByState, state KeyState) string
 	var parts []string
 	longest := state
 	for s := range by {
-		in, at := &by[s], KeyState(s) //nolint:gosec // few
+		in, at := &by[s], KeyState(s)
 		if at.Stops() == "" || in.Ready == 0 {
 			continue
 		}

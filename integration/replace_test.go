@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -180,9 +181,9 @@ func (s *states) delivered(d *delivery, began int64) {
 	if d.deliveries > 1 {
 		return // it has been leased before, and newer states are beside it
 	}
-	for n := len(s.acked[i]) - 1; n >= 0; n-- {
+	for n, newest := range slices.Backward(s.acked[i]) {
 		if s.when[i][n] < began {
-			if newest := s.acked[i][n]; state < newest {
+			if state < newest {
 				s.t.Errorf("%q was delivered for the first time, and state %d was acknowledged before", d.payload, newest)
 			}
 			break

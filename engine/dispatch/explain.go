@@ -246,7 +246,7 @@ func (o *Order) Throttle(key string) (info ThrottleInfo, ok bool) {
 		return ThrottleInfo{}, false
 	}
 	t := &throttle{name: key, set: p.set, extra: &noExtra, tokens: float64(p.set.Burst), at: o.now, timer: -1}
-	t.inUse = int32(o.unsetNamed(key).inUse) //nolint:gosec // leases are in memory
+	t.inUse = int32(o.unsetNamed(key).inUse)
 	t.adapt(nil, o.now)
 	return o.info(t), true
 }

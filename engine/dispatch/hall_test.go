@@ -161,6 +161,8 @@ func (h *hall) enqueue() {
 }
 
 // hallNames are throttle keys and patterns.
+//
+//nolint:gochecknoglobals // a constant
 var hallNames = []string{"a", "b", "c", "q0.0", "q0.1", "q1.0", "q2.2", "q*", "q0.*", "*"}
 
 // throttle sets a throttle or a pattern, or deletes it.

@@ -50,6 +50,8 @@ type terms struct {
 }
 
 // unlimited are the terms of a throttle that limits nothing.
+//
+//nolint:gochecknoglobals // nothing changes it: invariant 37
 var unlimited terms
 
 // pattern is a setting for all throttle keys with a prefix. The throttle in it takes part in nothing: it stands for the

@@ -242,7 +242,7 @@ func (o *Order) endUnset(l *Set) {
 func (o *Order) takeUnset(name string) int32 {
 	n := o.unsetNamed(name).inUse
 	delete(o.unset, name)
-	return int32(n) //nolint:gosec // leases are in memory
+	return int32(n)
 }
 
 // leaveUnset continues to count the live leases of a key whose setting is deleted.

@@ -72,8 +72,8 @@ func (f *Facts) Set(s State, holds bool) {
 }
 
 // State returns the first state that holds, Empty if none does.
-func (f Facts) State() State {
-	return State(min(bits.TrailingZeros32(uint32(f)), int(Empty))) //nolint:gosec // at most 32
+func (f *Facts) State() State {
+	return State(min(bits.TrailingZeros32(uint32(*f)), int(Empty)))
 }
 
 // InState are the keys with messages that are in a state.
@@ -114,7 +114,7 @@ func (b *ByState) Add(k *Sample) { b[k.State].add(k) }
 // Stopped returns the ready messages that are stopped, and all ready messages.
 func (b *ByState) Stopped() (stopped, ready int64) {
 	for s := range b {
-		if ready += b[s].Ready; State(s).Stops() != "" { //nolint:gosec // few
+		if ready += b[s].Ready; State(s).Stops() != "" {
 			stopped += b[s].Ready
 		}
 	}
@@ -131,7 +131,7 @@ func (b *ByState) Facts(free State) (f Facts) {
 		keys += b[s].Keys
 	}
 	for s := range b {
-		switch at := State(s); { //nolint:gosec // few
+		switch at := State(s); {
 		case at == Paused:
 			f.Set(at, ready > 0 && b[at].Ready == ready || keys > 0 && b[at].Keys == keys)
 		case at == Busy, at == NoConsumer, at == Ready:

@@ -14,7 +14,7 @@ type Retries struct {
 }
 
 // Check returns an error if a number is out of the bounds of its setting, or the longest backoff below the first.
-func (r Retries) Check() error {
+func (r *Retries) Check() error {
 	rows := Rows()
 	for _, x := range [...]struct {
 		s     Setting

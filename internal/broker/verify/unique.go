@@ -16,7 +16,7 @@ import (
 
 // ownsID reports whether the entry of its unique id has to be of the message.
 func (v *verifier) ownsID(mk storage.MessageKey, m *storage.Message) bool {
-	return m.Unique != "" && m.Dead == nil && !(m.UntilLease && v.wasLeased(mk))
+	return m.Unique != "" && m.Dead == nil && (!m.UntilLease || !v.wasLeased(mk))
 }
 
 // wasLeased reports whether a message is leased, or does not own its unique id since it was.
