@@ -16,7 +16,7 @@ import (
 
 // fields is a map with a fixed order of fields. In RESP2 it is a flat array that clients may read by
 // position, so new fields are appended.
-type fields []field
+type fields []field //nolint:recvcheck // what compares and filters maps leaves them as they are
 
 type field struct {
 	name string
@@ -283,7 +283,7 @@ func (f *fields) keysIn(q *engine.QueueFigures, states ...engine.KeyState) {
 func stateWords() string {
 	words := make([]string, engine.KeyEmpty+1)
 	for s := range words {
-		words[s] = engine.KeyState(s).String() //nolint:gosec // few
+		words[s] = engine.KeyState(s).String()
 	}
 	return "the first that holds of " + strings.Join(words, ", ")
 }

@@ -81,7 +81,7 @@ func (o *oracle) asksUnique(queue, id string) *uniqueAsk {
 
 // surelyThere reports whether nothing can have ended a message or moved it to another queue.
 func (o *oracle) surelyThere(m *oracleMsg) bool {
-	return o.atHome(m) && !o.taken(m) && !(o.unique.leaves(m.tag) && o.unique.lent[m.id])
+	return o.atHome(m) && !o.taken(m) && (!o.unique.leaves(m.tag) || !o.unique.lent[m.id])
 }
 
 // enqueuedUnique checks an enqueue that was answered with a new message.
