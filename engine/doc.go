@@ -38,7 +38,7 @@
 //	transaction.go                   calls that take effect together
 //	outbox.go due.go                 the open batch, delayed messages
 //	lease_table.go delivery.go       live leases and their records; what is handed out
-//	consumers/ consumers.go          a package: who waits and who holds leases; what is shown of them
+//	consumers/ consumers.go          a package: clients that wait or hold leases; what is shown of them
 //	lease.go leases.go               the command that leases; the ends of leases
 //	lease_notes.go                   what is noted of a lease beside its state, in memory only
 //	health.go                        whether the store takes writes

@@ -26,7 +26,7 @@ type leaseTable struct {
 	byID     map[ID]*message
 	ends     intrusive.Heap[*message] // by the end of the lease
 	deferred []deferredLease          // leases without a record so far, oldest first
-	register consumers.Register       // who holds them, and who waits
+	register consumers.Register       // the consumers that hold them, and those that wait
 
 	notes map[*message]*leaseNotes // of the leases that have some
 	texts texts.Table              // of the notes

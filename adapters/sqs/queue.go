@@ -190,15 +190,24 @@ func createQueue(c *call, in *queueName) (*queueURL, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]any{"FILA.QUEUE", "CREATE", in.QueueName}, newQueue(s, fifo)...)
-	err = c.client.Do(c.ctx, args...).Err()
-	if refusedAs(err, "QUEUEEXISTS") {
-		return c.existing(in)
+	if q, err := c.look(in.QueueName); err == nil {
+		return c.existing(q, in.Attributes)
+	} else if faulty(err).kind != queueDoesNotExist {
+		return nil, err
 	}
+	text, err := json.Marshal(kept{Attributes: s.kept, Tags: in.Tags, ModifiedAt: time.Now().Unix()})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.keep(in.QueueName, kept{Attributes: s.kept, Tags: in.Tags, ModifiedAt: time.Now().Unix()}); err != nil {
+	// In one write, so that a request that is sent again after a crash finds both or none.
+	p := c.client.TxPipeline()
+	made := p.Do(c.ctx, append([]any{"FILA.QUEUE", "CREATE", in.QueueName}, newQueue(s, fifo)...)...)
+	p.Do(c.ctx, "FILA.CONFIG", "SET", configKey(in.QueueName), text)
+	_, err = p.Exec(c.ctx)
+	if refusedAs(made.Err(), "QUEUEEXISTS") { // another request has made it meanwhile
+		return createQueue(c, in)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return &queueURL{c.urlOf(in.QueueName)}, nil
@@ -227,13 +236,9 @@ func newQueue(s *settings, fifo bool) []any {
 }
 
 // existing answers CreateQueue for a queue that exists.
-func (c *call) existing(in *queueName) (*queueURL, error) {
-	q, err := c.look(in.QueueName)
-	if err != nil {
-		return nil, err
-	}
+func (c *call) existing(q *queue, attributes map[string]string) (*queueURL, error) {
 	now := c.attributesOf(q)
-	for name, value := range in.Attributes {
+	for name, value := range attributes {
 		if is := now[name]; is != value && !sameJSON(is, value) {
 			return nil, queueNameExists.of("A queue already exists with the same name and a different value for attribute %s", name)
 		}
@@ -266,10 +271,11 @@ func deleteQueue(c *call, in *queueURL) error {
 		return err
 	}
 	c.forget(name)
-	if err := c.client.Do(c.ctx, "FILA.QUEUE", "DELETE", name, "FORCE").Err(); err != nil {
-		return err
-	}
-	return c.client.Do(c.ctx, "FILA.CONFIG", "DEL", configKey(name)).Err()
+	p := c.client.TxPipeline()
+	p.Do(c.ctx, "FILA.QUEUE", "DELETE", name, "FORCE")
+	p.Do(c.ctx, "FILA.CONFIG", "DEL", configKey(name))
+	_, err = p.Exec(c.ctx)
+	return err
 }
 
 func purgeQueue(c *call, in *queueURL) error {

@@ -242,17 +242,23 @@ func receiptOf(handle string) (string, error) {
 	return string(b), nil
 }
 
+// inFlight returns the queue of a URL and the receipt of a handle.
+func (c *call) inFlight(address, handle string) (*queue, string, error) {
+	q, err := c.lookUp(address)
+	if err != nil {
+		return nil, "", err
+	}
+	receipt, err := receiptOf(handle)
+	return q, receipt, err
+}
+
 type deleteInput struct {
 	QueueURL      string `json:"QueueUrl"`
 	ReceiptHandle string
 }
 
 func deleteMessage(c *call, in *deleteInput) error {
-	q, err := c.lookUp(in.QueueURL)
-	if err != nil {
-		return err
-	}
-	receipt, err := receiptOf(in.ReceiptHandle)
+	q, receipt, err := c.inFlight(in.QueueURL, in.ReceiptHandle)
 	if err != nil {
 		return err
 	}
@@ -349,11 +355,7 @@ func extend(q *queue, seconds *int, receipt string) ([]any, error) {
 }
 
 func changeVisibility(c *call, in *visibilityInput) error {
-	q, err := c.lookUp(in.QueueURL)
-	if err != nil {
-		return err
-	}
-	receipt, err := receiptOf(in.ReceiptHandle)
+	q, receipt, err := c.inFlight(in.QueueURL, in.ReceiptHandle)
 	if err != nil {
 		return err
 	}

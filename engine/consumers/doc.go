@@ -1,5 +1,5 @@
-// Package consumers knows who waits for messages of a queue and who holds leases of it: by client, name and queue. It
-// knows no messages, tasks, records or clock.
+// Package consumers lists the clients that wait for messages of a queue, and those that hold leases of it, by client,
+// name and queue. It knows no messages, tasks, records or clock.
 //
 // A consumer is a client with a name, at one queue: its lease gives the name, and both may be missing. One message goes
 // like this, each step in constant time and without an allocation once there were as many consumers and leases:

@@ -248,7 +248,7 @@ func (o *Order) admitAhead(cl *class, k *Key) {
 }
 
 // useTurns advances the start tags of a class, and the turns of its queue, by a delivery. Virtual times advance with
-// it unless it is ahead of the turn: those who wait come first then, until they have had as much.
+// it unless it is ahead of the turn: the classes that wait come first then, until they have had as much.
 func (cl *class) useTurns(cost uint32, ahead bool) {
 	for i := range cl.flows {
 		s := &cl.flows[i]

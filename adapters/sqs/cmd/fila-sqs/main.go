@@ -70,7 +70,7 @@ func parse(args []string, out io.Writer) (*settings, error) {
 		}
 		f.StringVar(to, name, otherwise, help+" ("+variable+")")
 	}
-	text(&s.url, "url", "redis://127.0.0.1:5555", "`URL` of the broker: redis://[user:password@]host:port, rediss:// with TLS; several hosts of a cluster with &addr=host:port")
+	text(&s.url, "url", "redis://127.0.0.1:5555", "`URL` of the broker: redis://[user:password@]host:port, rediss:// with TLS; several nodes of a cluster, by their cluster.client_addr, with ?addr=host:port")
 	text(&s.listen, "listen-addr", "127.0.0.1:9324", "`address` for clients of SQS")
 	text(&s.admin, "admin-addr", "", "`address` of /health, /ready and /metrics; empty: none")
 	text(&s.keys, "keys-file", "", "`file` with access keys: a JSON array of objects with access_key_id, secret_access_key, user and password, the last two of a user of the broker. It is read again when it changes")
