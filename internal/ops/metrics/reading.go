@@ -269,7 +269,7 @@ func writeQueue(f *families, q *engine.QueueFigures, now time.Time, l labels) {
 	}
 	for i := range q.States {
 		if n := q.States[i].Keys; n > 0 {
-			f.number(queueKeys, n, l.with(labelState, engine.KeyState(i).String())) //nolint:gosec // few
+			f.number(queueKeys, n, l.with(labelState, engine.KeyState(i).String()))
 		}
 	}
 	f.number(queueWaiters, c.Waiters, l)
