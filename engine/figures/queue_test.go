@@ -46,7 +46,7 @@ func TestEachEventHasItsName(t *testing.T) {
 	}
 	want := Events{
 		Flow: Flow{Enqueued: 1, Delivered: 2, Acked: 3, Nacked: 4, Expired: 5}, DeadLettered: 6, Dropped: 7, Released: 8, Redriven: 9, Cancelled: 10,
-		Purged: 11, Deduplicated: 12, TTLExpired: 13, Undelivered: 14, Results: 15, Rounds: 16, DeadBy: [DeadReasons]uint64{17, 18, 19, 20},
+		Purged: 11, Deduplicated: 12, TTLExpired: 13, Undelivered: 14, Results: 15, Rounds: 16, Replaced: 17, DeadBy: [DeadReasons]uint64{18, 19, 20, 21},
 	}
 	if got := q.Counts(0).Events; got != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -203,7 +203,7 @@ func TestAQueueShowsWhatHappenedInIt(t *testing.T) {
 	wantSeries(t, gauges, map[string]float64{
 		`fila_queue_messages{queue=orders,state=ready}`:         3,
 		`fila_queue_oldest_ready_seconds{queue=orders}`:         2,
-		`fila_queue_keys{queue=orders,state=no_consumer}`:       2,
+		`fila_queue_keys{queue=orders,state=ready}`:             2, // a consumer has asked within the last minute
 		`fila_key_messages{key=tenant,queue=orders}`:            2,
 		`fila_key_oldest_ready_seconds{key=other,queue=orders}`: 2,
 		`fila_metrics_left_out{kind=key}`:                       0,
