@@ -1,7 +1,7 @@
 // The address of a page is behind the "#": it works below any prefix, and names of queues never
 // reach a log of a server.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Bytes } from "./api";
 
 /** Route is a page with its arguments and its parameters. */
@@ -39,13 +39,14 @@ export function parse(hash: string): Route {
 }
 
 export function useRoute(): Route {
-	const [route, set] = useState(() => parse(location.hash));
+	const [hash, set] = useState(location.hash);
 	useEffect(() => {
-		const changed = () => set(parse(location.hash));
+		const changed = () => set(location.hash);
 		addEventListener("hashchange", changed);
+		changed(); // it may have changed since the first rendering
 		return () => removeEventListener("hashchange", changed);
 	}, []);
-	return route;
+	return useMemo(() => parse(hash), [hash]);
 }
 
 /** refine changes parameters of the current page, without an entry in the history. */
