@@ -54,7 +54,7 @@ func newServerOn(t testing.TB, memory *storage.Memory, store engine.Store, chang
 	t.Helper()
 	cfg := engine.DefaultConfig()
 	scripts := scripting.DefaultConfig()
-	scripts.Timeout = 2 * time.Second // the machine may be busy with other tests
+	scripts.Timeout = 250 * time.Millisecond // the machine may be busy with other tests
 	var s *server
 	scripts.BreakerChanged = func(h hook.Hook, state hook.BreakerState) { s.HookTurned(h, state) }
 	var err error

@@ -290,7 +290,7 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 func differs() map[string][][2]string {
 	return map[string][][2]string{
 		// The clock of the test stands still while a script runs, so that another limit ends it.
-		"script": {{"the time limit of 2s is exceeded", "the instruction limit is exceeded"}},
+		"script": {{"the time limit of 250ms is exceeded", "the instruction limit is exceeded"}},
 		// A connection of the tests is active when it is made, which that at the leader is with its first command.
 		"history": {{"      10) (integer) 20000\n      11) \"consumer\"", "      10) (integer) 0\n      11) \"consumer\""}},
 	}
