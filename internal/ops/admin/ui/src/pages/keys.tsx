@@ -37,12 +37,6 @@ export function keyActions(queue: Bytes, k: Fields): Action[] {
 			fields: [{ name: "weight", label: "Weight", kind: "number", min: 1, value: text(k.weight), required: true }],
 			words: (v) => ["FILA.KEY", "SET", queue, name, "WEIGHT", v.weight ?? ""], done: () => `The weight of ${shown} is set.`, submit: "Set weight",
 		},
-		{
-			label: "Depth", title: `Depth of ${shown}`, need: need("FILA.KEY SET"),
-			text: "The queue refuses more messages of this key, in place of its own limit for keys. 0 goes back to that.",
-			fields: [{ name: "depth", label: "Messages at most", kind: "number", min: 0, value: text(k.max_depth), required: true }],
-			words: (v) => ["FILA.KEY", "SET", queue, name, "MAXDEPTH", v.depth ?? ""], done: () => `The depth of ${shown} is set.`, submit: "Set depth",
-		},
 		num(k.paused)
 			? { label: "Resume", title: `Resume ${shown}`, need: need("FILA.KEY RESUME"), words: () => ["FILA.KEY", "RESUME", queue, name], done: () => `${shown} goes on.` }
 			: {
@@ -140,6 +134,12 @@ export function KeyPage({ queue, fairKey }: { queue: Bytes; fairKey: Bytes }) {
 	}
 	const messages = num(k.depth) + num(k.leased) + num(k.delayed);
 	const more: Action[] = [
+		{
+			label: "Depth", title: `Depth of ${name}`, need: { command: "FILA.KEY SET", queue, access: "both" },
+			text: "The queue refuses more messages of this key, in place of its own limit for keys. 0 goes back to that.",
+			fields: [{ name: "depth", label: "Messages at most", kind: "number", min: 0, value: text(k.max_depth), required: true }],
+			words: (v) => ["FILA.KEY", "SET", queue, fairKey, "MAXDEPTH", v.depth ?? ""], done: () => `The depth of ${name} is set.`, submit: "Set depth",
+		},
 		{
 			label: "Reset settings", title: `Reset settings of ${name}`, need: { command: "FILA.KEY DEL", queue, access: "both" }, text: "Weight 1, not paused, as many messages as its queue says. Its messages stay.",
 			words: () => ["FILA.KEY", "DEL", queue, fairKey], done: () => `The settings of ${name} are reset.`,
