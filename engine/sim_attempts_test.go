@@ -47,7 +47,8 @@ func (o *oracle) attemptsAre(m *message, list []Failure) {
 	}
 	for i := range list {
 		f := &list[i]
-		if f.At < f.LeasedAt || i > 0 && (f.Attempt != 1 && f.Attempt != list[i-1].Attempt+1 || f.At < list[i-1].At) {
+		back := int64(o.setBack) // a lease or an attempt may be from before that
+		if f.At+back < f.LeasedAt || i > 0 && (f.Attempt != 1 && f.Attempt != list[i-1].Attempt+1 || f.At+back < list[i-1].At) {
 			o.fail("message %s: attempt %d of the list does not follow: %v", m.id, i, list)
 		}
 	}

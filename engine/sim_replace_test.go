@@ -229,7 +229,10 @@ func (o *oracle) carries(id ID, tag string, order int) bool {
 
 // lostReplacements records that a power loss may have lost replacements that were not synced.
 func (o *oracle) lostReplacements() {
-	for _, all := range o.replace.contents {
+	for id, all := range o.replace.contents {
+		if len(all) > 1 {
+			delete(o.ends, id) // an earlier content may be back
+		}
 		for _, content := range all {
 			if content.known = false; len(all) > 1 && !o.gone[content.tag] {
 				delete(o.stored, content.tag)
