@@ -49,7 +49,7 @@ func (o *oracle) shownDone(v *View, m *oracleMsg) {
 		o.fail("%s was shown as done in a queue that does not keep it", m.tag)
 	case o.stored[m.tag] == m && m.asking == 0 && !m.perhapsGone:
 		o.fail("%s was shown as done, and no client has acked it", m.tag)
-	case v.Deliveries == 0 || v.Attempt == 0 || v.AckedAt.Before(v.FirstLeasedAt) || tagKey(m.tag) != v.Key:
+	case v.Deliveries == 0 || v.Attempt == 0 || v.AckedAt.Add(o.setBack).Before(v.FirstLeasedAt) || tagKey(m.tag) != v.Key:
 		o.fail("%s was shown as done: attempt %d, delivery %d, leased first at %v and acked at %v in the key %q", m.tag, v.Attempt, v.Deliveries, v.FirstLeasedAt, v.AckedAt, v.Key)
 	}
 }

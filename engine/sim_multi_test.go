@@ -87,9 +87,11 @@ func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
 	used := s.useOf(id)
 	p := s.money.mayUse(id, used)
 	add(callFunc(func(tx *Tx) (err error) {
+		settled := s.settles(tx.core, d.Receipt, used)
 		if acked, err = tx.AckWith(d.Queue, []Receipt{d.Receipt}, AckOptions{Used: used}); acked == 1 {
 			s.oracle.bundles[id] = b
 		}
+		settled(acked == 1)
 		return err
 	}), func(err error) {
 		s.oracle.acked(d, acked, err)
