@@ -134,8 +134,8 @@
 //  38. The register of consumers has each live lease, and each consumer that waits in the line of a queue, once.
 //  39. A key gathers if and only if its queue has a BATCH, it has fewer ready messages and its time has not come. It has
 //     one timer then.
-//
-// //  38. A throttle key that is held has a throttle that knows until when, and no other has.
+//  40. A throttle key that is held has a throttle that knows until when, and no other has. A throttle without
+//     limits is of such a key. Each hold has one end, and they are at most Limits.Holds.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

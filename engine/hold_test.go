@@ -4,6 +4,7 @@ package engine
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +82,26 @@ func TestANackHoldsWhatItsMessageNames(t *testing.T) {
 		t.Errorf("there are two holds, of one that is allowed: %+v", i)
 	}
 	w.sound()
+}
+
+// A throttle that is held without a hold, and a hold whose throttle is not held, are found (40).
+func TestTheInvariantsFindAHoldThatIsNone(t *testing.T) {
+	for what, break40 := range map[string]func(c *core){
+		"":                              func(*core) {},
+		"a throttle held without one":   func(c *core) { c.order.Hold("other", c.now+int64(time.Hour)) },
+		"a throttle that was opened":    func(c *core) { c.order.Release("p") },
+		"a throttle with another end":   func(c *core) { c.order.Hold("p", c.now+int64(time.Hour)) },
+		"an end that nothing ends":      func(c *core) { c.holds.ends.Remove(c.holds.byKey["p"]) },
+		"one hold more than is allowed": func(c *core) { c.cfg.Limits.Holds = 0 },
+	} {
+		s, err := NewStepper(DefaultConfig(), storage.NewMemory(), time.Unix(1_700_000_000, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Do(&Task{Call: callFunc(func(tx *Tx) error { return tx.Hold("p", time.Minute) })})
+		break40(s.core)
+		if err := s.Check(); (err == nil) != (what == "") || err != nil && !strings.Contains(err.Error(), "40") {
+			t.Errorf("%q: %v", what, err)
+		}
+	}
 }

@@ -39,7 +39,7 @@ func (s *ordering) expire(c *core) {
 	c.serveReady()
 }
 
-// check verifies what dispatch knows against the leases (18) and itself.
+// check verifies what dispatch knows against the leases (18), the holds (40) and itself.
 func (s *ordering) check(c *core, bad report) {
 	inUse := map[string]int64{}
 	for _, m := range c.leases.byID {
@@ -50,7 +50,11 @@ func (s *ordering) check(c *core, bad report) {
 			inUse[name]++
 		}
 	}
-	s.Check(c.orders(), c.detachedOrders(), inUse, c.health.failed == nil, dispatch.Report(bad))
+	holds := map[string]int64{}
+	for key, h := range c.holds.byKey {
+		holds[key] = h.until
+	}
+	s.Check(c.orders(), c.detachedOrders(), inUse, holds, c.health.failed == nil, dispatch.Report(bad))
 }
 
 // orders iterates over the queues as dispatch knows them.

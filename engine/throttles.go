@@ -133,18 +133,6 @@ func (tx *Tx) DeleteThrottle(key string) (bool, error) {
 	return true, nil
 }
 
-// checkThrottleKey returns ErrInvalid for an empty key and ErrTooBig for one above
-// Limits.Throttle.
-func (c *core) checkThrottleKey(key string) error {
-	if key == "" {
-		return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
-	}
-	if len(key) > c.cfg.Limits.Throttle {
-		return fmt.Errorf("%w: throttle key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Throttle)
-	}
-	return nil
-}
-
 // ThrottleInfo describes a throttle at one moment.
 type ThrottleInfo = dispatch.ThrottleInfo
 

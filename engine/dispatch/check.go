@@ -181,8 +181,8 @@ func classes(queues iter.Seq[*Queue], detached iter.Seq[*Detached]) iter.Seq[*cl
 // Check verifies throttles against the classes that name them, and the leases that name a throttle
 // key: the slots in use (18), the keys that name them and those that wait (17), and that no class
 // waits in the line of a throttle that has room, or whose next token has no timer (20); and the keys
-// that wait for budgets (30). served says that the last turn has given away all room.
-func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inUse map[string]int64, served bool, bad Report) {
+// that wait for budgets (30). holds are the throttle keys that are held and until when (40). served says that the last turn has given away all room.
+func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inUse, holds map[string]int64, served bool, bad Report) {
 	keys, waiting, eligible, ofQueue := map[*throttle]int64{}, map[*throttle]int64{}, map[*entry]int{}, map[*entry]int64{}
 	for cl := range classes(queues, detached) {
 		for i := range cl.flows {
@@ -213,7 +213,6 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 			bad(18, "throttle %q: %d leases, it says %d", name, inUse[name], t.inUse)
 		}
 		t.checkOwner(bad)
-		t.checkHold(bad)
 		if t.keys != keys[t] || t.waiting != waiting[t] {
 			bad(17, "throttle %q: %d keys name it, %d wait; it says %d and %d", name, keys[t], waiting[t], t.keys, t.waiting)
 		}
@@ -227,6 +226,7 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 		}
 	}
 	o.checkInstances(bad)
+	checkHolds(o.throttles, holds, bad)
 	o.checkLines(queues, detached, served, bad)
 }
 
@@ -265,10 +265,21 @@ func (o *Order) checkInstances(bad Report) {
 	}
 }
 
-// checkHold verifies that a throttle without limits is held (38).
-func (t *throttle) checkHold(bad Report) {
-	if t.set == &unlimited && t.heldUntil == 0 {
-		bad(38, "throttle %q has neither limits nor a hold", t.name)
+// checkHolds verifies that the throttles that are held are those of the holds, and that a throttle without limits is one
+// of them (40).
+func checkHolds(throttles map[string]*throttle, holds map[string]int64, bad Report) {
+	for key, until := range holds {
+		if t := throttles[key]; t == nil || t.heldUntil != until {
+			bad(40, "throttle key %q is held until %d, its throttle is not", key, until)
+		}
+	}
+	for key, t := range throttles {
+		if t.heldUntil != holds[key] {
+			bad(40, "throttle %q is held until %d, and its key until %d", key, t.heldUntil, holds[key])
+		}
+		if t.set == &unlimited && t.heldUntil == 0 {
+			bad(40, "throttle %q has neither limits nor a hold", key)
+		}
 	}
 }
 

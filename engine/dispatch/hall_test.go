@@ -459,7 +459,7 @@ func (h *hall) check() {
 		}
 	}
 	inUse := h.inUse()
-	h.o.Check(all, slices.Values(h.detached), inUse, h.Room(), bad)
+	h.o.Check(all, slices.Values(h.detached), inUse, nil, h.Room(), bad)
 	for name, l := range h.limits {
 		if n := inUse[name]; l.Concurrency > 0 {
 			if n > h.most[name] {
