@@ -71,18 +71,17 @@ type Figures struct {
 type FiguresPage struct {
 	Next   uint64 // cursor of the next page; 0: this is the last
 	Queues []*QueueFigures
-	Summed int          // queues in Sum
-	Sum    QueueFigures // of the queues for which Figures.Sum returns true
+	Summed int                   // queues in Sum
+	Sum    QueueFigures          // of the queues for which Figures.Sum returns true
+	States [figures.States]int64 // these queues by state
 	// Deleted are the events and durations of all queues that had been deleted when the first
 	// page began, on that page: no queue is in them and in the listing.
 	Deleted QueueFigures
 	Now     time.Time // of the turn
 }
 
-const (
-	// figuresUnits is the work of one queue of a page: its histograms are read.
-	figuresUnits = 2
-)
+// figuresUnits is the work of one queue of a page: its histograms are read.
+const figuresUnits = 2
 
 // FiguresAll is a Count for all queues: the page is the whole listing.
 const FiguresAll = math.MaxInt
@@ -138,6 +137,7 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 			f.Durations = *q.figures.Durations()
 			p.Sum.add(&f)
 			p.Summed++
+			p.States[f.State.State]++
 		default:
 			p.Queues = append(p.Queues, c.listedFigures(q, req))
 		}

@@ -44,6 +44,7 @@ type Options struct {
 	Form  Form
 	Color bool           // headings of tables are bold
 	Zone  *time.Location // of times in tables; nil: UTC
+	Width int            // of the terminal, in cells: no line of a table is wider; 0: not known
 }
 
 // Printer writes replies. Its methods do not return errors of writing: Flush does.
@@ -150,7 +151,17 @@ func (p *Printer) Fields(m client.Map) {
 			width = max(width, uniseg.StringWidth(Escape(f.Name)))
 		}
 		for _, f := range m {
-			fmt.Fprintf(p.w, "%s  %s\n", p.bold(pad(Escape(f.Name), width)), p.cell(f.Name, f.Value))
+			room := 0
+			if p.Width > 0 {
+				room = max(p.Width-width-columnGap, cellLeast)
+			}
+			for i, line := range Wrap(p.cell(f.Name, f.Value), room) {
+				name := p.bold(pad(Escape(f.Name), width))
+				if i > 0 {
+					name = strings.Repeat(" ", width)
+				}
+				fmt.Fprintf(p.w, "%s  %s\n", name, line)
+			}
 		}
 	}
 }
@@ -176,6 +187,7 @@ func indented(text []byte, prefix string) []byte {
 type Rows struct {
 	p       *Printer
 	columns []string
+	want    []int // how wide the columns would be
 	widths  []int
 	pending [][]string // of a table, until their widths are known
 	written int
@@ -186,12 +198,16 @@ type Rows struct {
 // where they need them.
 const pendingMax = 1000
 
-// cellMax is how wide a cell of a table may be.
-const cellMax = 60
+// cellMax is how wide a cell of a table may be, but for those of the last column on a terminal of known width. What
+// is beside the names of fields has cellLeast at least.
+const (
+	cellMax   = 60
+	cellLeast = 20
+)
 
 // Rows begins a list whose tables have these columns. Close ends it.
 func (p *Printer) Rows(columns ...string) *Rows {
-	return &Rows{p: p, columns: columns, widths: make([]int, len(columns))}
+	return &Rows{p: p, columns: columns, want: make([]int, len(columns))}
 }
 
 // Add writes a row.
@@ -234,9 +250,10 @@ func (r *Rows) Show() {
 	}
 	for _, cells := range append([][]string{head}, r.pending...) {
 		for i, c := range cells {
-			r.widths[i] = max(r.widths[i], min(uniseg.StringWidth(c), cellMax))
+			r.want[i] = max(r.want[i], uniseg.StringWidth(c))
 		}
 	}
+	r.widths = fitted(r.want, r.p.Width)
 	if !r.headed {
 		r.headed = true
 		fmt.Fprintln(r.p.w, r.p.bold(r.line(head)))
@@ -250,7 +267,7 @@ func (r *Rows) Show() {
 func (r *Rows) line(cells []string) string {
 	padded := make([]string, len(cells))
 	for i, c := range cells {
-		padded[i] = pad(clip(c, cellMax), r.widths[i])
+		padded[i] = pad(clip(c, r.widths[i]), r.widths[i])
 	}
 	return strings.TrimRight(strings.Join(padded, "  "), " ")
 }

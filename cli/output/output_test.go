@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rivo/uniseg"
+
 	"github.com/faisca/fila/internal/client"
 )
 
@@ -138,5 +140,43 @@ func TestAnErrorOfWritingIsReturned(t *testing.T) {
 	p.Fields(queue("orders", 1))
 	if err := p.Flush(); err == nil {
 		t.Error("it was silently lost")
+	}
+}
+
+func TestNoLineOfATableIsWiderThanTheTerminal(t *testing.T) {
+	reason := "40 % of 200 ready messages are stopped: 80 by the rates of throttles (2 keys)"
+	for width := 30; width < 200; width++ {
+		var b strings.Builder
+		p := New(&b, Options{Form: Table, Width: width})
+		rows := p.Rows("name", "state", "reason")
+		rows.Add(client.Map{{Name: "name", Value: strings.Repeat("orders-", 20)}, {Name: "state", Value: "throttled"}, {Name: "reason", Value: reason}})
+		rows.Close("")
+		p.Fields(client.Map{{Name: "reason", Value: reason}, {Name: "日本", Value: strings.Repeat("日本", 40)}})
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d cells on a terminal of %d: %q", n, width, line)
+			}
+		}
+		if words := strings.Fields(b.String()); width > 160 && !strings.Contains(strings.Join(words, " "), reason) {
+			t.Errorf("the reason is cut where there is room for it:\n%s", b.String())
+		}
+	}
+}
+
+func TestATextIsBrokenBetweenWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"":               "",
+		"a b c":          "a b c",
+		"abc def ghi":    "abc|def|ghi",
+		"abcdefgh ij":    "abcde|fgh|ij",
+		"日本語 a":          "日本|語 a",
+		"ab cd ef gh ij": "ab cd|ef gh|ij",
+	} {
+		if got := strings.Join(Wrap(text, 5), "|"); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
 	}
 }

@@ -13,7 +13,7 @@ func queueRows() []row {
 		{
 			name: "queues list", short: "List queues with what they hold",
 			wire: "FILA.FIGURES", run: (*call).listQueues,
-			columns: "name ready delayed leased dead keys waiters paused_in paused_out dlq", none: "no queues",
+			columns: "name ready delayed leased dead keys waiters paused_in paused_out dlq state reason", none: "no queues",
 			options:  []option{{"match", "MATCH", text, "only names that match a `pattern`, such as 'ord*'"}},
 			examples: []string{"fila queues list", "fila queues list --match 'ord*' -o json"},
 		},

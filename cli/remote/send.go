@@ -59,6 +59,7 @@ func (c *call) execute(ctx context.Context, args []string) error {
 // printer writes in the form that was asked for.
 func (c *call) printer() (*output.Printer, error) {
 	o := output.Options{Form: output.Form(c.form), Zone: c.env.Zone, Color: c.env.Terminal && variable(c.env.Environ, "NO_COLOR") == ""}
+	o.Width, _ = c.terminalWidth()
 	switch {
 	case c.form == "" && c.env.Terminal:
 		o.Form = output.Table

@@ -125,14 +125,35 @@ func (c *call) picture(f *top.Figures, v *top.View) {
 
 // width is that of the terminal, of COLUMNS, or 100.
 func (c *call) width() int {
-	if f, ok := c.env.Stdout.(*os.File); ok && c.env.Terminal {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
-			return width
-		}
+	if width, ok := c.terminalWidth(); ok {
+		return width
 	}
-	const least, otherwise = 20, 100
-	if n, err := strconv.Atoi(variable(c.env.Environ, "COLUMNS")); err == nil && n >= least {
-		return n
+	const otherwise = 100
+	if width, ok := columns(c.env.Environ); ok {
+		return width
 	}
 	return otherwise
+}
+
+// terminalWidth is that of the terminal, or the COLUMNS that it is said to have.
+func (c *call) terminalWidth() (width int, known bool) {
+	if !c.env.Terminal {
+		return 0, false
+	}
+	if f, ok := c.env.Stdout.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width, true
+		}
+	}
+	return columns(c.env.Environ)
+}
+
+// columns is the width that the environment names.
+func columns(environ []string) (width int, known bool) {
+	const least = 20
+	n, err := strconv.Atoi(variable(environ, "COLUMNS"))
+	if err != nil || n < least {
+		return 0, false
+	}
+	return n, true
 }

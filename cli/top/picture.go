@@ -73,11 +73,17 @@ func age(title, name string) column {
 	})
 }
 
-// queueColumns end with the one that a terminal of 80 columns has no room for in the live view.
+// states is the column of the states.
+func states() column {
+	state := func(i *Item) string { return i.Text("state") }
+	return column{"STATE", 11, state, func(a, b *Item) int { return strings.Compare(state(a), state(b)) }}
+}
+
+// queueColumns end with those that a terminal of 80 columns has no room for in the live view.
 func queueColumns() []column {
 	return []column{
-		named("QUEUE"), field("READY", 6, "ready"), age("OLDEST", "oldest_ready_ms"), field("LEASED", 6, "leased"), field("DELAYED", 7, "delayed"), field("DEAD", 5, "dead"),
-		field("WAIT", 4, "waiters"), rate("IN/S", "enqueued"), rate("OUT/S", "delivered"), rate("FAIL/S", "nacked", "expired"), field("KEYS", 5, "keys"),
+		named("QUEUE"), field("READY", 6, "ready"), age("OLDEST", "oldest_ready_ms"), states(), field("LEASED", 6, "leased"), rate("IN/S", "enqueued"), rate("OUT/S", "delivered"),
+		rate("FAIL/S", "nacked", "expired"), field("DEAD", 5, "dead"), field("WAIT", 4, "waiters"), field("DELAYED", 7, "delayed"), field("KEYS", 5, "keys"),
 	}
 }
 
@@ -87,7 +93,7 @@ const barWidth = 14
 func keyColumns() []column {
 	return []column{
 		named("KEY"), field("DEPTH", 6, "depth"), field("LEASED", 6, "leased"), rate("OUT/S", "delivered"), age("OLDEST", "oldest_ms"),
-		{"STATE", 11, func(i *Item) string { return i.Text("state") }, func(a, b *Item) int { return strings.Compare(a.Text("state"), b.Text("state")) }},
+		states(),
 		numbered("SHARE", 6, func(i *Item) float64 { return i.Float("share") }, percent),
 		{"SHARE, FAIR │", barWidth, func(i *Item) string { return bar(i.Float("share"), i.Float("fair_share")) }, behind},
 	}
@@ -137,6 +143,7 @@ func Picture(f *Figures, v *View) []string {
 	lines := []string{v.spread(v.strong("fila top")+"  "+f.Broker, f.At.In(v.zone()).Format("15:04:05")), totals(f), ""}
 	var foot []string
 	if v.Live {
+		foot = append(foot, v.reason(items)...)
 		foot = append(foot, v.foot(f, columns))
 	}
 	if len(v.Detail) > 0 {
@@ -209,6 +216,23 @@ func totals(f *Figures) string {
 	}
 	return strings.Join(parts, "   ")
 }
+
+// reason says why the ready messages of the selected queue are where they are, in lines.
+func (v *View) reason(items []Item) []string {
+	if v.Selected >= len(items) || len(v.Detail) > 0 || v.Height > 0 && v.Height < heightOfReasons {
+		return nil
+	}
+	i := &items[v.Selected]
+	if i.Text("reason") == "" {
+		return nil
+	}
+	const most = 3
+	lines := output.Wrap(output.Escape(i.Name()+" is "+i.Text("state")+": "+i.Text("reason")), v.Width)
+	return lines[:min(len(lines), most)]
+}
+
+// heightOfReasons is from what height on a terminal has room for reasons.
+const heightOfReasons = 12
 
 // foot says what can be done, or what is wrong.
 func (v *View) foot(f *Figures, columns []column) string {

@@ -33,15 +33,15 @@ func queues() *Figures {
 		At: time.UnixMilli(1_767_225_600_000), Broker: "127.0.0.1:5555",
 		Totals: fieldsOf("queues", 3, "ready", 1234567, "delayed", 17, "leased", 8, "dead", 3, "keys", 12, "writable", 1),
 	}
-	add := func(name string, ready, oldest, leased, dead, waiters int, in, out, fail float64) {
+	add := func(name, state string, ready, oldest, leased, dead, waiters int, in, out, fail float64) {
 		f.Items = append(f.Items, Item{
-			Map:   fieldsOf("name", name, "ready", ready, "oldest_ready_ms", oldest, "delayed", 5, "leased", leased, "dead", dead, "keys", 4, "waiters", waiters),
+			Map:   fieldsOf("name", name, "ready", ready, "oldest_ready_ms", oldest, "delayed", 5, "leased", leased, "dead", dead, "keys", 4, "waiters", waiters, "state", state, "reason", "it is "+state+", and this is why, in as many words as it takes to say which part of the messages is stopped"),
 			Rates: map[string]float64{"enqueued": in, "delivered": out, "nacked": fail},
 		})
 	}
-	add("orders", 1200, 90_000, 8, 3, 4, 120, 118.4, 0)
-	add("mails", 0, 0, 0, 0, 12, 0, 0.5, 0.1)
-	add("a name that is much too long for the column \x1b[2J", 1_234_567, 4_000_000, 0, 0, 0, 12_345_678, 0, 0)
+	add("orders", "throttled", 1200, 90_000, 8, 3, 4, 120, 118.4, 0)
+	add("mails", "empty", 0, 0, 0, 0, 12, 0, 0.5, 0.1)
+	add("a name that is much too long for the column \x1b[2J", "no_consumer", 1_234_567, 4_000_000, 0, 0, 0, 12_345_678, 0, 0)
 	f.Items = append(f.Items, Item{Map: fieldsOf("name", "new", "ready", 1)})
 	return f
 }

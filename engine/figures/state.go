@@ -28,6 +28,9 @@ const (
 // KeyStates is the number of states of a key with messages: all but Empty.
 const KeyStates = int(Empty)
 
+// States is the number of states of a queue.
+const States = KeyStates + 1
+
 // row is what is said of a state.
 type row struct {
 	word  string

@@ -23,7 +23,7 @@ func TestEachFormHasTheSameFields(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || len(lines) != 2 || len(first) != len(list[0]) {
 		t.Errorf("%q, %v", lines, err)
 	}
-	b.want(0, "orders\t1\t0\t0\t0\t1\t0\t0\t0\torders.dlq\n", "", "fila queues list")
+	b.want(0, "orders\t1\t0\t0\t0\t1\t0\t0\t0\torders.dlq\tno_consumer\tno consumer holds a lease of the queue, waits, or has asked within a minute\n", "", "fila queues list")
 	b.want(0, "NAME        READY", "", "fila queues list -o table")
 	b.want(0, "no queues", "", "fila queues list --match nosuch -o table")
 	b.want(0, "", "", "fila queues list --match nosuch")

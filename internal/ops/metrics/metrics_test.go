@@ -203,6 +203,9 @@ func TestAQueueShowsWhatHappenedInIt(t *testing.T) {
 	wantSeries(t, gauges, map[string]float64{
 		`fila_queue_messages{queue=orders,state=ready}`:         3,
 		`fila_queue_oldest_ready_seconds{queue=orders}`:         2,
+		`fila_queue_state{queue=orders,state=ready}`:            1,
+		`fila_queues{state=ready}`:                              1,
+		`fila_queues{state=busy}`:                               0,
 		`fila_queue_keys{queue=orders,state=ready}`:             2, // a consumer has asked within the last minute
 		`fila_key_messages{key=tenant,queue=orders}`:            2,
 		`fila_key_oldest_ready_seconds{key=other,queue=orders}`: 2,
@@ -292,6 +295,12 @@ func TestAUserSeesItsQueuesAlone(t *testing.T) {
 	}
 	if !strings.Contains(text, `fila_key_messages{queue="mine",key="tenant of mine"} 1`) {
 		t.Error("its own queue is not shown")
+	}
+	if !strings.Contains(text, `fila_queues{state="no_consumer"} 1`) {
+		t.Error("queues of others are counted by state")
+	}
+	if all := string(b.scrape(Text, nil)); !strings.Contains(all, `fila_queues{state="no_consumer"} 3`) {
+		t.Error("queues without series are not counted by state")
 	}
 	if text = string(b.scrape(Text, func(q string) bool { return false })); strings.Contains(text, "queue=") {
 		t.Error("a queue is shown to a user without rights")

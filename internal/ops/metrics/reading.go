@@ -222,7 +222,10 @@ func (r *reading) readEngine(tx *engine.Tx) error {
 // write writes the series of queues, throttles and budgets that the user may see, and of the engine.
 func (r *reading) write(f *families, rights *Rights) {
 	may := rights.Queue
-	now := r.page.Now
+	now, states := r.page.Now, r.page.States
+	if may != nil {
+		clear(states[:]) // of queues that the user does not see
+	}
 	for i := range r.queues {
 		q := &r.queues[i]
 		if may != nil && !may(q.Name) {
@@ -230,6 +233,7 @@ func (r *reading) write(f *families, rights *Rights) {
 		}
 		l := label(labelQueue, text(q.Name))
 		writeQueue(f, q.QueueFigures, now, l)
+		states[q.State.State]++
 		q.shown.write(f, l, q.DeadLetter)
 		for k := range q.keys {
 			q.keys[k].write(f, l, now)
@@ -239,6 +243,9 @@ func (r *reading) write(f *families, rights *Rights) {
 		l := label(labelQueue, "")
 		writeQueue(f, &r.page.Sum, now, l)
 		r.others.write(f, l, true)
+	}
+	for s, n := range states {
+		f.number(queuesInState, n, label(labelState, engine.KeyState(s).String()))
 	}
 	if rights.Throttles {
 		for i := range r.throttles {
@@ -278,6 +285,7 @@ func writeQueue(f *families, q *engine.QueueFigures, now time.Time, l labels) {
 	if q.Name == "" {
 		return
 	}
+	f.number(queueState, 1, l.with(labelState, q.State.State.String()))
 	f.flag(queuePaused, q.PausedIn, l.with(labelSide, "in"))
 	f.flag(queuePaused, q.PausedOut, l.with(labelSide, "out"))
 	if q.DeadLetter {

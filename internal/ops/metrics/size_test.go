@@ -85,7 +85,7 @@ func TestAScrapeOfTenThousandQueuesIsBelowTwoMegabytes(t *testing.T) {
 	if len(protobuf) > most || compressed(t, text) > most/4 {
 		t.Errorf("protobuf %d bytes, text %d compressed", len(protobuf), compressed(t, text))
 	}
-	wantSeries(t, gauges, map[string]float64{`fila_metrics_left_out{kind=queue}`: 9000})
+	wantSeries(t, gauges, map[string]float64{`fila_metrics_left_out{kind=queue}`: 9000, `fila_queues{state=empty}`: 10_000})
 	wantSeries(t, counters, map[string]float64{`fila_queue_messages_acked_total{queue=}`: 9000, `fila_queue_wait_seconds{queue=}_count`: 9000})
 }
 

@@ -91,6 +91,8 @@ const (
 
 	queueMessages
 	queueKeys
+	queueState
+	queuesInState
 	queueWaiters
 	queueOldestReady
 	queuePaused

@@ -15,6 +15,14 @@ func queueRows() []row {
 			"queue_keys", Gauge, []string{labelQueue, labelState},
 			"Fairness keys with messages, by state: what keeps each of them from delivering. It is a few seconds old, see admin.figures_ms.", "`FILA.KEYS`: `state`",
 		}},
+		{queueState, Metric{
+			"queue_state", Gauge, []string{labelQueue, labelState},
+			"The state of a queue, that of its ready messages: 1 for the one that it has, and no series of the others. It is a few seconds old, see admin.figures_ms.", "`FILA.STATS`: `state`",
+		}},
+		{queuesInState, Metric{
+			"queues", Gauge, []string{labelState},
+			"Queues by state, also those without series of their own. A user without the right to every queue sees the number of those that have series.", "`FILA.FIGURES`: `state`",
+		}},
 		{queueWaiters, Metric{"queue_waiters", Gauge, q, "Consumers that wait for messages of a queue.", "`FILA.STATS`: `waiters`"}},
 		{queueResultWaits, Metric{"queue_result_waits", Gauge, q, "Requests that wait for the result of a message.", "`FILA.STATS`: `result_waits`"}},
 		{queueOldestReady, Metric{
