@@ -27,6 +27,9 @@ const rounding = 1e-6
 // room is the number of messages that the throttle certainly admits.
 func (t *schedThrottle) room(now int64) int {
 	n := math.MaxInt32
+	if t.isHeld() {
+		return 0
+	}
 	if t.rate > 0 {
 		n = int(math.Floor(t.inBucket(now-tokenLate) + rounding/1000))
 	}
@@ -50,7 +53,7 @@ func (t *schedThrottle) required(m *schedMessage) float64 { return min(float64(t
 // admits reports whether the throttle certainly admits a message.
 func (t *schedThrottle) admits(m *schedMessage) bool {
 	s := t.sim
-	return (t.conc == 0 || t.held < t.slots()) && t.holds(t.required(m), s.now)
+	return !t.isHeld() && (t.conc == 0 || t.held < t.slots()) && t.holds(t.required(m), s.now)
 }
 
 // holds reports whether the bucket certainly holds so many tokens.
@@ -70,6 +73,9 @@ func (s *schedSim) nextToken() int64 {
 	at := int64(math.MaxInt64)
 	byCost := false
 	for _, t := range s.throttles {
+		if t.isHeld() {
+			at = min(at, t.heldUntil)
+		}
 		byCost = byCost || t.byCost
 		if t.rate > 0 && !t.byCost && !t.holds(1, s.now) {
 			at = min(at, t.heldAt(1))
@@ -154,6 +160,7 @@ func (s *schedSim) promote() {
 func (s *schedSim) ready(m *schedMessage) {
 	k := m.key
 	m.state, m.since = schedReady, s.now
+	k.gather.gets(m)
 	i, _ := slices.BinarySearchFunc(k.ready, m, (*schedMessage).before)
 	k.ready = slices.Insert(k.ready, i, m)
 }
@@ -164,7 +171,8 @@ func (s *schedSim) unready(m *schedMessage) {
 	if i := slices.Index(k.ready, m); i >= 0 {
 		k.ready = slices.Delete(k.ready, i, i+1)
 	}
-	if len(k.ready) == 0 {
+	k.gather.loses(k, m)
+	if len(k.ready) == 0 || !k.full() {
 		k.dropSpans()
 	}
 }
@@ -191,7 +199,7 @@ func (s *schedSim) unhold(m *schedMessage) {
 
 func (s *schedSim) enqueued(m *schedMessage, delay time.Duration) {
 	s.seq++
-	m.seq = s.seq
+	m.seq, m.sent = s.seq, s.now
 	m.class.costMax = max(m.class.costMax, float64(m.cost))
 	s.messages[m.id] = m
 	if delay > 0 {
@@ -309,6 +317,10 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 	if k.queue.paused || k.paused {
 		s.fault("key %s of %s is paused, and a message goes out", k.name, k.queue.name)
 	}
+	if !w.same {
+		k.mayGo(m)
+	}
+	m.tries++
 	if !w.parked {
 		for _, q := range w.queues {
 			q.waiting++
@@ -347,6 +359,9 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 // key has gone ahead.
 func (s *schedSim) batch(w *schedWorker, ds []*Delivery) {
 	s.promote()
+	if len(ds) > 0 && s.messages[ds[0].Receipt.ID] != nil {
+		s.messages[ds[0].Receipt.ID].key.mayGo(s.messages[ds[0].Receipt.ID])
+	}
 	ahead := 0.0
 	for i, d := range ds {
 		m := s.messages[d.Receipt.ID]
@@ -383,6 +398,9 @@ func (s *schedSim) batchEnds(w *schedWorker, ds []*Delivery) {
 // messages may be one token ahead of the record.
 func (t *schedThrottle) take(m *schedMessage) {
 	s := t.sim
+	if t.isHeld() {
+		s.fault("throttle %s is held for another %v, and a message goes out", t.name, time.Duration(t.heldUntil-s.now))
+	}
 	if t.conc > 0 && t.held >= t.slots() {
 		s.fault("throttle %s allows %d leases, and one more goes out", t.name, t.slots())
 	}
@@ -447,7 +465,7 @@ func (q *schedQueue) weigh() {
 		return
 	}
 	for _, k := range q.keys {
-		if len(k.ready) > 0 && !k.paused && k.ready[0].covered() {
+		if len(k.ready) > 0 && !k.paused && k.full() && k.ready[0].covered() {
 			c := k.ready[0].class
 			c.weight += float64(k.weight) / float64(k.ready[0].cost)
 			c.tokens += float64(k.weight)
@@ -504,7 +522,7 @@ func (s *schedSim) spans(m *schedMessage) {
 		if o.no < k.no {
 			a, b, sign = o, k, -1
 		}
-		if len(o.ready) == 0 || len(k.ready) == 0 || o.paused {
+		if len(o.ready) == 0 || len(k.ready) == 0 || o.paused || !o.full() || !k.full() {
 			delete(c.spans, [2]*schedKey{a, b})
 			continue
 		}

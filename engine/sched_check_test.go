@@ -58,7 +58,7 @@ func (s *schedSim) heads(each func(m *schedMessage) bool) {
 			continue
 		}
 		for _, k := range q.keys {
-			if len(k.ready) > 0 && !k.paused && k.ready[0].covered() && !each(k.ready[0]) {
+			if len(k.ready) > 0 && !k.paused && k.full() && k.ready[0].covered() && !each(k.ready[0]) {
 				return
 			}
 		}
@@ -126,12 +126,12 @@ func (s *schedSim) saved(kept map[*schedThrottle]float64) map[*schedThrottle]boo
 	s.heads(func(m *schedMessage) bool {
 		for _, t := range m.class.throttles {
 			tokens := t.required(m) + kept[t]
-			if !t.byCost || t.holds(tokens, s.now) {
+			if !t.byCost || t.isHeld() || t.holds(tokens, s.now) {
 				continue
 			}
 			at := t.heldAt(tokens) // also where those that are kept leave less room than it needs: it comes next when they are used
 			longer := func(o *schedThrottle) bool {
-				return o.conc > 0 && o.held >= o.slots() || !o.byCost && !o.admits(m) && o.heldAt(o.required(m)) > at
+				return o.isHeld() && o.heldUntil > at || o.conc > 0 && o.held >= o.slots() || !o.byCost && !o.admits(m) && o.heldAt(o.required(m)) > at
 			}
 			if !slices.ContainsFunc(m.class.throttles, longer) {
 				saved[t] = true

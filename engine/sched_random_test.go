@@ -33,9 +33,9 @@ type setUp struct {
 	*schedSim
 	several   bool
 	paid      *rand.Rand // budgets pay for messages; nil: for none
-	onDisk    bool       // all but two messages of each key are on disk only
 	batches   bool       // workers lease several messages at a time
 	same      bool       // and all of one key
+	gathers   bool       // keys of some queues gather messages
 	contended bool       // every message names a throttle, and there are always workers
 	costMax   uint32
 	weightMax uint32
@@ -46,13 +46,13 @@ type setUp struct {
 func newSetUp(seed uint64) *setUp {
 	quantum := []uint32{1, 1, 4, 100}[seed/2%4]
 	onDisk := seed%10 < 2 // most messages are on disk only
-	u := &setUp{several: seed%2 == 0, onDisk: onDisk, schedSim: newSchedSim(seed, func(c *Config) {
+	u := &setUp{several: seed%2 == 0, schedSim: newSchedSim(seed, func(c *Config) {
 		c.Quantum = quantum
 		if onDisk {
 			c.Window, c.WindowTotal = 2, 2+int(seed%7)
 		}
 	})}
-	if onDisk {
+	if u.onDisk = onDisk; onDisk {
 		u.slack = 2 * u.quantum // a key whose read finds nothing misses a visit
 	}
 	u.patterns, u.settles = seed%3 == 2, true
@@ -73,6 +73,7 @@ func newSetUp(seed uint64) *setUp {
 	shared := slices.Clone(u.throttles)
 	for range 1 + r.IntN(4) {
 		q := u.queue()
+		u.randomGathering(seed, q)
 		keys := 1 + r.IntN(6)
 		if r.IntN(8) == 0 {
 			keys = 25
@@ -83,6 +84,7 @@ func newSetUp(seed uint64) *setUp {
 	}
 	u.randomWorkers()
 	u.randomBatches(seed)
+	u.randomHolds(seed, shared)
 	for range r.IntN(4) {
 		u.disturb(shared)
 	}

@@ -48,6 +48,8 @@ type schedSim struct {
 	deliveries int
 	dos        int
 	faults     []string
+	onDisk     bool // all but two messages of each key are on disk only
+	holds      bool // nacks hold throttles
 	settles    bool // leases say what was used of throttles by cost
 	patterns   bool // limits come from patterns as well as from settings of their own
 	quiet      bool // no checks after events: a set-up is being built
@@ -73,6 +75,8 @@ type schedMessage struct {
 	state   schedState
 	at      int64 // due time, or the end of its lease
 	since   int64 // ready since
+	sent    int64 // time of its enqueue
+	tries   int   // deliveries
 	began   int   // moment of its delivery
 	took    []int // of each throttle of its class, by cost: the life in which it has taken its cost
 	refused bool  // by the provider
@@ -190,6 +194,9 @@ func (s *schedSim) moveTo(at int64) {
 			q.awaited += d
 		}
 	}
+	for _, t := range s.throttles {
+		t.holdEnds(at)
+	}
 	s.now = at
 	s.step.Advance(time.Duration(d))
 	s.settled()
@@ -241,6 +248,9 @@ type schedQueue struct {
 	awaited int64 // nanoseconds in which there was at least one
 	paused  bool
 	got     int // messages delivered
+
+	batch int   // of a key; 0: keys do not gather
+	wait  int64 // nanoseconds
 }
 
 func (s *schedSim) queue() *schedQueue {
@@ -274,6 +284,7 @@ type schedThrottle struct {
 	at          int64
 	held        int
 	shared      bool // messages with several throttles name it
+	heldUntil   int64
 
 	passed   int     // messages, or the tokens that they took
 	used     float64 // slots x seconds, or tokens
@@ -403,6 +414,7 @@ type schedKey struct {
 	cost     int64   // delivered
 	slack    float64 // added to the bound, after a change of its settings
 	heaviest uint32  // greatest weight so far
+	gather   schedGather
 
 	costs func() uint32 // cost of the next message
 	slow  float64       // factor by which work takes longer; 0: 1
@@ -663,16 +675,18 @@ func (w *schedWorker) finish(m *schedMessage, r Receipt) {
 		if s.rng.IntN(2) == 0 {
 			delay = time.Duration(s.rng.Float64() * 3e9)
 		}
+		held := s.holdOf(m)
 		task = &Task{Client: w.client, Call: callFunc(func(tx *Tx) error {
 			var used *int64
 			if len(m.budgets) == 0 {
 				used = s.uses(m)
 			}
-			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay, Used: used}); err != nil {
+			if _, err := tx.Nack(&Nack{Queue: q.name, Receipt: r, Delay: delay, Used: used, Holds: held.holds()}); err != nil {
 				s.over(m, r, false, s.failedWork)
 				return nil //nolint:nilerr // the lease has ended
 			}
 			s.over(m, r, true, s.failedWork)
+			held.began(tx)
 			m.settleTokens(used)
 			s.comesBack(m, delay)
 			return nil

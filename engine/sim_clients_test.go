@@ -381,7 +381,7 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 	case n < 88:
 		s.money.mayEnd(id)
 		s.oracle.mayEnd(d)
-		req := &Nack{Queue: d.Queue, Receipt: r, Error: s.oracle.nackText(), Delay: -1, Dead: s.rng.IntN(5) == 0}
+		req := &Nack{Queue: d.Queue, Receipt: r, Error: s.oracle.nackText(), Delay: -1, Dead: s.rng.IntN(5) == 0, Holds: s.drawHolds()}
 		if m := s.oracle.byID[id]; m != nil && req.Dead {
 			m.mayDie = true
 		}
@@ -396,13 +396,15 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 			req.Used = s.useOf(id)
 		}
 		var res NackResult
+		held := func(error) {} // notes the reply for its holds
 		s.submit(cl, func(tx *Tx) (err error) {
 			if m := tx.core.leases.byID[id]; m != nil && s.mutant == lateRetry {
 				m.expires = 0
 			}
 			limits, settled := s.oracle.limitsOf(tx.core, r), s.settles(tx.core, r, req.Used)
-			back := s.unordered(tx.core)
+			back, holds := s.unordered(tx.core), s.holdsOf(tx, req)
 			res, err = tx.Nack(req)
+			held = holds(err)
 			settled(err == nil)
 			back()
 			for i := range limits {
@@ -410,6 +412,8 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 					*limits[i].limit = limits[i].was
 				}
 			}
+			cuts, limits := cutsOf(limits, req.Holds)
+			s.oracle.limitsAfter(cuts, outcomeOf(err == nil, limitIsCut))
 			s.oracle.limitsAfter(limits, outcomeOf(err == nil && !req.Dead, limitIsCut))
 			s.oracle.retried(d, res, err, tx.Now())
 			return err
@@ -417,6 +421,11 @@ func (s *sim) answer(cl *simClient, d *Delivery, n int) {
 			if s.mutant == retryTooEarly && req.Delay > 0 {
 				res.ReadyAt = res.ReadyAt.Add(req.Delay)
 			}
+			if errors.Is(err, ErrInvalid) { // for its holds
+				s.inHand = append(s.inHand, d)
+				return
+			}
+			held(err)
 			s.oracle.nacked(d, res, err)
 			s.oracle.nackedWith(id, req.Error, err)
 		})

@@ -4,8 +4,10 @@ package engine
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/storage"
@@ -64,6 +66,60 @@ func (s *sim) holdThrottle(cl *simClient) {
 			replied(err)
 		}
 	})
+}
+
+// drawHolds returns throttle keys that a nack holds, of which the message may name none.
+func (s *sim) drawHolds() (holds []HoldFor) {
+	for i := range 3 {
+		if s.rng.IntN(12) == 0 {
+			holds = append(holds, HoldFor{fmt.Sprint("t", i), time.Duration(1+s.rng.IntN(400)) * time.Millisecond})
+		}
+	}
+	return holds
+}
+
+// holdsOf returns what judges the holds of a nack once the engine has decided on it: they are of throttle keys that the
+// message names, or the nack is refused and the lease stays. replied then notes its reply.
+func (s *sim) holdsOf(tx *Tx, req *Nack) (judge func(err error) (replied func(err error))) {
+	m, nothing := tx.core.leases.byID[req.Receipt.ID], func(error) {}
+	if len(req.Holds) == 0 || m == nil || m.fence != req.Receipt.Fence {
+		return func(error) func(error) { return nothing }
+	}
+	names := m.throttleKeys()
+	isNamed := !slices.ContainsFunc(req.Holds, func(h HoldFor) bool { return !slices.Contains(names, h.Key) })
+	return func(err error) func(error) {
+		invalid := errors.Is(err, ErrInvalid)
+		if err == nil && !isNamed || invalid && isNamed {
+			s.oracle.fail("the message %s names the throttles %v, a nack with the holds %v: %v", req.Receipt, names, req.Holds, err)
+		}
+		if invalid && (tx.core.leases.byID[m.id] != m || m.fence != req.Receipt.Fence) {
+			s.oracle.fail("the lease of %s has ended with a nack that was refused", req.Receipt)
+		}
+		if err != nil || s.replaced {
+			return nothing
+		}
+		var replies []func(error)
+		for _, h := range req.Holds {
+			replies = append(replies, s.oracle.holds.ask(h.Key, tx.Now().Add(h.For), false))
+		}
+		return func(err error) {
+			for _, replied := range replies {
+				replied(err)
+			}
+		}
+	}
+}
+
+// cutsOf separates the limits of throttles that a nack holds: they are cut even if the message is dead.
+func cutsOf(limits []limitBefore, holds []HoldFor) (held, others []limitBefore) {
+	for _, l := range limits {
+		if slices.ContainsFunc(holds, func(h HoldFor) bool { return h.Key == l.name }) {
+			held = append(held, l)
+		} else {
+			others = append(others, l)
+		}
+	}
+	return held, others
 }
 
 // loseHold reports whether a mutant does not write a hold.

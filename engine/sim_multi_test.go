@@ -78,8 +78,13 @@ func (s *sim) addAnswer(d *Delivery, b *bundle, add func(Call, func(error))) {
 	if s.rng.IntN(3) == 0 {
 		s.oracle.mayEnd(d)
 		s.money.mayEnd(id)
-		c := &simNack{sim: s, d: d, req: Nack{Queue: d.Queue, Receipt: d.Receipt, Error: "no luck", Delay: -1}}
-		add(c, func(err error) { s.oracle.nacked(d, c.res, err) })
+		c := &simNack{sim: s, d: d, held: func(error) {}, req: Nack{Queue: d.Queue, Receipt: d.Receipt, Error: "no luck", Delay: -1, Holds: s.drawHolds()}}
+		add(c, func(err error) {
+			if !errors.Is(err, ErrInvalid) { // for its holds
+				c.held(err)
+				s.oracle.nacked(d, c.res, err)
+			}
+		})
 		return
 	}
 	var acked int
@@ -177,12 +182,16 @@ type simNack struct {
 	d   *Delivery
 	req Nack
 	res NackResult
+
+	held func(err error) // notes the reply for its holds
 }
 
 func (c *simNack) Preflight(tx *Tx) error { return tx.PreflightNack(&c.req) }
 
 func (c *simNack) Apply(tx *Tx) (err error) {
+	holds := c.sim.holdsOf(tx, &c.req)
 	c.res, err = tx.Nack(&c.req)
+	c.held = holds(err)
 	c.sim.oracle.retried(c.d, c.res, err, tx.Now())
 	return err
 }
