@@ -46,6 +46,7 @@ func TestTheSiteWorksFromDiskAndFromAServer(t *testing.T) {
 		x := open(t, browser, server.URL+"/", "index.html")
 		x.searches()
 		x.themes(true)
+		x.reads()
 		x.crawl(dir)
 	})
 }
@@ -134,6 +135,35 @@ func (x *tab) themes(barriers bool) {
 	is(true, "on the next page")
 	x.click("button", "Theme")
 	is(false, "after the button again")
+}
+
+// reads looks at what helps to read: the contents of a page on its right, the pages before and after it, a menu that a phone
+// folds, blocks whose commands are copied, and drawings that need no scrolling.
+func (x *tab) reads() {
+	x.t.Helper()
+	is := func(what, js string) {
+		x.t.Helper()
+		if r, err := x.Eval(js); err != nil || !r.Value.Bool() {
+			x.t.Errorf("not so: %s (%v)", what, err)
+		}
+	}
+	x.visit("docs/how-to/rate-limit.html")
+	is("the contents are on the right", `() => document.querySelector("aside").getBoundingClientRect().left > document.querySelector("main").getBoundingClientRect().right - 1`)
+	is("the first heading is marked in them", `() => document.querySelector("aside a").getAttribute("aria-current") === "location"`)
+	is("there are pages before and after it", `() => document.querySelectorAll(".beside a[href]").length === 2`)
+	is("blocks are coloured", `() => getComputedStyle(document.querySelector(".code :is(.k, .kd, .kr)")).color !== getComputedStyle(document.querySelector(".code")).color`)
+	is("of a session, the commands are copied", `() => {
+		const code = document.querySelector(".code code:has(.command)")
+		return copied(code).startsWith("FILA.QUEUE CREATE jobs\n") && !copied(code).includes("OK")
+	}`)
+	is("each block has a button", `() => [...document.querySelectorAll(".code")].every((c) => c.querySelector("button").textContent === "Copy")`)
+	x.size(390, 800)
+	x.visit("docs/how-to/rate-limit.html")
+	is("a phone folds the menu", `() => !document.querySelector(".menu").open && document.querySelector("main h1").getBoundingClientRect().top < 400`)
+	x.size(1280, 900)
+	x.visit("ARCHITECTURE.html")
+	is("drawings fit", `() => [...document.querySelectorAll(".drawing")].every((d) => d.scrollWidth <= d.clientWidth + 1) && document.querySelector(".drawing") !== null`)
+	is("no table has an empty head", `() => [...document.querySelectorAll("thead")].every((h) => h.textContent.trim() !== "")`)
 }
 
 // crawl opens every page that is linked from another one, and looks at its links and pictures. Links

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -69,7 +70,7 @@ func relative(from, target string) string {
 // source is the page of a file that is no document.
 func source(name string, text []byte) *page {
 	return &page{name: name, out: outOf(name, false), title: name, text: text,
-		body: template.HTML("<h1>" + template.HTMLEscapeString(name) + "</h1><pre tabindex=\"0\"><code>" + template.HTMLEscapeString(string(text)) + "</code></pre>")}
+		body: template.HTML("<h1>" + template.HTMLEscapeString(name) + "</h1>" + code("source", lexerOf("", name), string(text)))}
 }
 
 // folder is the page of a folder without a README: its files.
@@ -105,12 +106,15 @@ func document(name string, markdown []byte, isFolder func(string) bool) (*page, 
 	}
 	var b bytes.Buffer
 	err := md.Renderer().Render(&b, markdown, tree)
-	p.body = template.HTML(accessible.Replace(b.String()))
+	p.body = template.HTML(accessible.Replace(withoutHeads.ReplaceAllString(b.String(), "<table>")))
 	return p, err
 }
 
-// accessible lets the keyboard scroll wide blocks, and makes no heading of an empty cell.
-var accessible = strings.NewReplacer("<pre><code", `<pre tabindex="0"><code`, "<th></th>", "<td></td>")
+// withoutHeads finds the heads of tables that have none, which are rows of empty cells in the source.
+var withoutHeads = regexp.MustCompile(`<table>\s*<thead>\s*<tr>\s*(<th[^>]*></th>\s*)+</tr>\s*</thead>`)
+
+// accessible makes no heading of an empty cell.
+var accessible = strings.NewReplacer("<th></th>", "<td></td>")
 
 // visit makes links hold in the site, and collects sections, links and lists.
 func (p *page) visit(markdown []byte, isFolder func(string) bool) ast.Walker {
@@ -241,7 +245,7 @@ func (a *anchors) has(slug string) bool {
 	return false
 }
 
-// nodes renders each heading with a link to itself, and the boxes of a checklist as text.
+// nodes renders each heading with a link to itself, the boxes of a checklist as text, and blocks of code.
 type nodes struct{}
 
 func (nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
@@ -251,6 +255,21 @@ func (nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 			return ast.WalkContinue, err
 		}
 		return ast.WalkContinue, nil
+	})
+	r.Register(ast.KindFencedCodeBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		language := string(n.(*ast.FencedCodeBlock).Language(source))
+		_, err := w.WriteString(code(language, lexerOf(language, ""), string(n.Lines().Value(source))))
+		return ast.WalkSkipChildren, err
+	})
+	r.Register(ast.KindCodeBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		_, err := w.WriteString(code("", nil, string(n.Lines().Value(source))))
+		return ast.WalkSkipChildren, err
 	})
 	r.Register(ast.KindHeading, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		level, id := n.(*ast.Heading).Level, ""
@@ -267,31 +286,48 @@ func (nodes) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	})
 }
 
-// render returns the whole page.
+// item is a link in the frame of a page.
+type item struct {
+	Title, Href string
+	Current     bool
+	Level       int // of a heading in the contents of the page
+}
+
+// render returns the whole page: what the document says, with the navigation on its left, its contents on its right, and
+// the documents before and after it below.
 func (s *site) render(p *page) ([]byte, error) {
-	type item struct {
-		Title, Href string
-		Current     bool
-	}
 	type heading struct {
 		Name  string
 		Items []item
 		Open  bool
 	}
 	var nav []heading
+	var order []*page
 	for _, g := range s.nav {
 		h := heading{Name: g.name}
 		for _, q := range g.pages {
-			h.Items = append(h.Items, item{q.title, relative(p.out, q.out), q == p})
+			h.Items = append(h.Items, item{Title: q.title, Href: relative(p.out, q.out), Current: q == p})
 			h.Open = h.Open || q == p
+			order = append(order, q)
 		}
 		nav = append(nav, h)
 	}
+	beside := func(step int) *item {
+		at := slices.Index(order, p)
+		if at < 0 || at+step < 0 || at+step >= len(order) {
+			return nil
+		}
+		q := order[at+step]
+		return &item{Title: q.title, Href: relative(p.out, q.out)}
+	}
 	var toc []item
 	for _, part := range p.sections {
-		if part.level == 2 {
-			toc = append(toc, item{part.heading, "#" + part.id, false})
+		if part.level == 2 || part.level == 3 {
+			toc = append(toc, item{Title: part.heading, Href: "#" + part.id, Level: part.level})
 		}
+	}
+	if len(toc) < 2 {
+		toc = nil // it would repeat the page
 	}
 	all, err := template.ParseFS(assets, "assets/page.html")
 	if err != nil {
@@ -299,6 +335,9 @@ func (s *site) render(p *page) ([]byte, error) {
 	}
 	root := strings.Repeat("../", strings.Count(p.out, "/"))
 	var b bytes.Buffer
-	err = all.Execute(&b, map[string]any{"Title": p.title, "Root": root, "Home": p.name == "README.md", "Nav": nav, "Toc": toc, "Body": p.body, "Source": p.name})
+	err = all.Execute(&b, map[string]any{
+		"Title": p.title, "Root": root, "Home": p.name == "README.md", "Nav": nav, "Toc": toc, "Body": p.body, "Source": p.name,
+		"Before": beside(-1), "After": beside(1),
+	})
 	return b.Bytes(), err
 }

@@ -32,7 +32,7 @@ func documents() map[string]string {
 		"a.go":               "package a // <b>\n",
 		"docs/README.md":     "# Documents\n\n[not in a list](how-to/b.md)\n\n## How\n\n- [b](how-to/b.md#one-two)\n",
 		"docs/x.svg":         "<svg/>",
-		d + "how-to/b.md":    "# Do `b`\n\n## One, two\n\nText of [the file](../../deploy/).\n\n```sh\nrun it\n```\n\n## One, two\n\n| a |\n|---|\n| cell |\n",
+		d + "how-to/b.md":    "# Do `b`\n\n## One, two\n\nText of [the file](../../deploy/).\n\n```sh\nrun it\n```\n\n## One, two\n\n| a |\n|---|\n| cell |\n\n```console\n$ run <it>\nran\n```\n\n```text\n│─►\n```\n\n| | |\n|---|---|\n| no | head |\n",
 		"deploy/c.yaml":      "kind: C\n",
 		"docs/llms.txt":      "# P\n\n- [b](how-to/b.md)\n- [P](../README.md)\n",
 		"docs/llms-full.txt": "# P\n\n- [b](how-to/b.md)\n\n<!-- b -->\n\n- [c](c.md)\n",
@@ -50,15 +50,15 @@ func TestDocumentsSourcesAndFoldersBecomePages(t *testing.T) {
 	}
 	for file, parts := range map[string][]string{
 		"index.html":         {`href="docs/index.html"`, `src="docs/x.svg"`, `href="a.go.html"`, `href="https://example.org/a.md"`, `src="site.js"`},
-		"a.go.html":          {"package a // &lt;b&gt;"},
-		"docs/how-to/b.html": {`<h2 id="one-two">`, `<h2 id="one-two-1">`, `href="../../deploy/index.html"`, `href="../index.html"`, `aria-current="page">Do b</a>`, `src="../../site.js"`, "<td>cell</td>"},
+		"a.go.html":          {`<span class="kn">package</span>`, `// &lt;b&gt;`},
+		"docs/how-to/b.html": {`<span class="gp">$ </span><span class="command">run &lt;it&gt;</span>`, `class="drawing" style="--columns:3"`, `<aside`, `rel="prev" href="../index.html"`, "<table>\n<tbody>", `<h2 id="one-two">`, `<h2 id="one-two-1">`, `href="../../deploy/index.html"`, `href="../index.html"`, `aria-current="page">Do b</a>`, `src="../../site.js"`, "<td>cell</td>"},
 		"deploy/index.html":  {`href="c.yaml.html"`},
-		"deploy/c.yaml.html": {"kind: C"},
+		"deploy/c.yaml.html": {`<span class="nt">kind</span>`},
 		"docs/x.svg":         {"<svg/>"},
 		d + "how-to/b.md":    {"# Do `b`"},
 		"llms.txt":           {"](" + d + "how-to/b.md)", "](README.md)"},
 		"llms-full.txt":      {"](" + d + "how-to/b.md)", "- [c](c.md)"},
-		"search.js":          {`["docs/how-to/b.html","Do b"]`, `,"one-two","One, two","Text of the file. run it"]`, `,"one-two-1","One, two","a cell"]`},
+		"search.js":          {`["docs/how-to/b.html","Do b"]`, `,"one-two","One, two","Text of the file. run it"]`, `,"one-two-1","One, two","a cell $ run \u003cit\u003e ran │─► no head"]`},
 	} {
 		text, err := os.ReadFile(filepath.Join(out, filepath.FromSlash(file)))
 		if err != nil {

@@ -1,4 +1,4 @@
-// The theme and the search. The head loads this before the page is drawn, so that it is drawn once.
+// The theme, the menu, what can be copied, and the search. The head loads this before the page is drawn, so that it is drawn once.
 'use strict'
 
 const rememberedTheme = () => {
@@ -109,7 +109,55 @@ const row = ({ section, terms }) => {
   return li
 }
 
+// copied returns what of a block is worth a copy: of a session its commands, else all of it.
+const copied = (code) => {
+  const commands = [...code.querySelectorAll('.command')].map((c) => c.textContent)
+  return commands.length > 0 ? commands.join('\n') + '\n' : code.textContent
+}
+
+// copyable adds a button to a block of code.
+const copyable = (block) => {
+  const button = document.createElement('button')
+  button.type = 'button'
+  button.className = 'copy'
+  button.textContent = 'Copy'
+  button.addEventListener('click', async () => {
+    let done = 'Copied'
+    try {
+      await navigator.clipboard.writeText(copied(block.querySelector('code')))
+    } catch {
+      done = 'Press Ctrl-C' // a page that was opened from disk, or a browser that refuses
+      getSelection().selectAllChildren(block.querySelector('code'))
+    }
+    button.textContent = done
+    setTimeout(() => { button.textContent = 'Copy' }, 2000)
+  })
+  block.append(button)
+}
+
+// follow marks the heading that is read in the contents of the page.
+const follow = () => {
+  const links = new Map([...document.querySelectorAll('aside a')].map((a) => [decodeURIComponent(a.hash.slice(1)), a]))
+  const headings = [...document.querySelectorAll('main :is(h2, h3)[id]')].filter((h) => links.has(h.id))
+  const mark = () => {
+    const read = headings.findLast((h) => h.getBoundingClientRect().top < 120) ?? headings[0]
+    for (const [id, a] of links) {
+      if (id === read?.id) a.setAttribute('aria-current', 'location')
+      else a.removeAttribute('aria-current')
+    }
+  }
+  if (headings.length > 0) {
+    addEventListener('scroll', mark, { passive: true })
+    mark()
+  }
+}
+
 addEventListener('DOMContentLoaded', () => {
+  for (const block of document.querySelectorAll('.code')) {
+    if (!block.querySelector('.drawing')) copyable(block)
+  }
+  follow()
+  if (matchMedia('(max-width: 860px)').matches) document.querySelector('.menu').open = false
   const query = document.getElementById('query')
   const results = document.getElementById('results')
   document.getElementById('theme').addEventListener('click', switchTheme)
