@@ -61,6 +61,18 @@ func program(queue string) int {
 		fmt.Println("done")
 		return []byte("slept"), nil
 	}}
+	if os.Getenv("WORKER_BATCH") != "" {
+		handler := w.Handler
+		w.Handler = nil
+		w.BatchHandler = func(ctx context.Context, jobs []*fila.Job) error {
+			if err := jobs[0].Ack([]byte("first")); err != nil {
+				return err
+			}
+			fmt.Println("begun", len(jobs))
+			_, err := handler(ctx, jobs[0])
+			return err
+		}
+	}
 	if err := w.Run(ctx); err != nil {
 		fmt.Println(err)
 		return 1

@@ -38,6 +38,20 @@ type Message struct {
 	TTL       time.Duration
 	Dedup     string // an id: a second message with it is not stored, within the queue's window
 
+	// Unique is an id: while a message with it is in the queue, a second one is not stored, and Enqueue returns the id of
+	// the first. UntilLease frees it when the message is leased. With Replace the second message takes the place of the
+	// first, unless that is leased or has failed: its payload and all else but its id, key and priority. Its Delay starts
+	// again, but never beyond MaxDelay after the first.
+	Unique     string
+	UntilLease bool
+	Replace    bool
+	MaxDelay   time.Duration
+
+	// In place of the settings of the queue, for this message.
+	MaxAttempts int // negative: without limit
+	Backoff     time.Duration
+	MaxBackoff  time.Duration
+
 	// Options are further options of FILA.ENQUEUE, as alternating names and values, such as PRIORITY or COST.
 	Options []any
 }
@@ -57,6 +71,8 @@ type Result struct {
 	Status Status
 	Value  []byte // what the handler has returned; nil: nothing
 	Error  string // of a dead message: its last error, or the reason
+
+	Progress string // of a pending message: what its handler has said last, see Job.Progress
 }
 
 // ErrUnknown is returned for the result of a message that is not known, or not any more.
@@ -106,6 +122,8 @@ func (q *Queue) enqueuing(ctx context.Context, m Message) []any {
 	if m.Dedup != "" {
 		args = append(args, "DEDUP", m.Dedup)
 	}
+	args = append(args, m.unique()...)
+	args = append(args, m.retries()...)
 	if job, ok := JobOf(ctx); ok {
 		for _, name := range []string{"traceparent", "tracestate"} {
 			_, own := m.Headers[name]
@@ -118,6 +136,37 @@ func (q *Queue) enqueuing(ctx context.Context, m Message) []any {
 		args = append(args, "HEADER", name, value)
 	}
 	return append(args, m.Options...)
+}
+
+// unique returns the options about the unique id of a message.
+func (m *Message) unique() (args []any) {
+	if m.Unique != "" {
+		args = append(args, "UNIQUE", m.Unique)
+	}
+	if m.UntilLease {
+		args = append(args, "UNTIL", "LEASE")
+	}
+	if m.Replace {
+		args = append(args, "REPLACE")
+	}
+	if m.MaxDelay > 0 {
+		args = append(args, "MAXDELAY", m.MaxDelay.Milliseconds())
+	}
+	return args
+}
+
+// retries returns the options about the attempts of a message.
+func (m *Message) retries() (args []any) {
+	if m.MaxAttempts != 0 {
+		args = append(args, "MAXATTEMPTS", max(m.MaxAttempts, 0))
+	}
+	if m.Backoff > 0 {
+		args = append(args, "BACKOFF", m.Backoff.Milliseconds())
+	}
+	if m.MaxBackoff > 0 {
+		args = append(args, "MAXBACKOFF", m.MaxBackoff.Milliseconds())
+	}
+	return args
 }
 
 // Result waits for the end of a message. When ctx ends it returns the message as it is, with the context's
@@ -165,7 +214,7 @@ func resultOf(reply any) Result {
 			fields[pairs[i]] = pairs[i+1]
 		}
 	}
-	r := Result{Status: Status(text(fields["status"])), Error: text(fields["error"])}
+	r := Result{Status: Status(text(fields["status"])), Error: text(fields["error"]), Progress: text(fields["progress"])}
 	if value := text(fields["value"]); value != "" {
 		r.Value = []byte(value)
 	}

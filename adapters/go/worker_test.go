@@ -289,10 +289,10 @@ func TestAQuietTenantIsServedBehindAHundredNoisyOnes(t *testing.T) {
 }
 
 // worker starts a worker in a process of its own, whose lines it returns one by one.
-func worker(t *testing.T, queue string) (cmd *exec.Cmd, line func() string) {
+func worker(t *testing.T, queue string, env ...string) (cmd *exec.Cmd, line func() string) {
 	t.Helper()
 	cmd = exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "WORKER_OF="+queue)
+	cmd.Env = append(append(os.Environ(), "WORKER_OF="+queue), env...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
