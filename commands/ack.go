@@ -98,7 +98,7 @@ func nack() Spec {
 			"The first 8 KiB of the ERROR are kept with the message, up to a whole character. " +
 			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL. " +
 			"USED settles the budgets and the throttles BY COST of the message as in FILA.ACK; without it a nack costs no credits. " +
-			"HOLD holds a throttle that the message names, as FILA.THROTTLE HOLD does, in the same write: what a provider says in Retry-After. For an adaptive one it is a failure, also with DEAD.",
+			"HOLD holds a throttle that the message names, as FILA.THROTTLE HOLD does, in the same write: what a provider says in Retry-After. For an adaptive one it is a failure, also with DEAD. It opens none: of two holds the later end counts.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
 			"dlq (nil for a retry, and for a dead message that was dropped).",
 		Flags:  []string{"write", "fast"},

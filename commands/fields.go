@@ -268,7 +268,7 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.state(&q.State)
 	f.keysIn(q, engine.KeyBusy) // states that were added later follow
 	f.count("replaced", q.Replaced)
-	f.keysIn(q, engine.KeyGathering)
+	f.keysIn(q, engine.KeyGathering, engine.KeyHeld)
 	return f
 }
 

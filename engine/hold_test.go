@@ -77,9 +77,33 @@ func TestANackHoldsWhatItsMessageNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.wantLimit(7, 1)
-	w.must(func(tx *Tx) error { return tx.Hold("other", 2*time.Minute) })
-	if i, _ := w.core.order.Throttle("p"); !i.HeldUntil.IsZero() {
-		t.Errorf("there are two holds, of one that is allowed: %+v", i)
+	for key, before := range map[string]string{"other": "p", "p": "other"} { // whichever of the two ends first
+		w.must(func(tx *Tx) error { return tx.Hold(before, time.Minute) })
+		w.must(func(tx *Tx) error { return tx.Hold(key, 30*time.Second) })
+		if i, _ := w.core.order.Throttle(before); !i.HeldUntil.IsZero() {
+			t.Errorf("there are two holds, of one that is allowed: %+v", i)
+		}
+		if i, _ := w.core.order.Throttle(key); !i.HeldUntil.Equal(w.now.Add(30 * time.Second)) {
+			t.Errorf("the new hold is not there: %+v", i)
+		}
+		w.must(func(tx *Tx) error { return tx.Hold(key, 0) })
+	}
+	w.sound()
+}
+
+// A nack that holds a throttle for no time opens none: that is the operator's.
+func TestANackOpensNoHold(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{})
+	w.send(Enqueue{Queue: "q", Key: "k", Meta: Meta{Throttles: []string{"p"}}, Payload: []byte("x")})
+	d := w.lease("q", 1)[0]
+	w.must(func(tx *Tx) error { return tx.Hold("p", time.Minute) })
+	w.must(func(tx *Tx) error {
+		_, err := tx.Nack(&Nack{Queue: "q", Receipt: d.Receipt, Holds: []HoldFor{{"p", 0}}})
+		return err
+	})
+	if i, _ := w.core.order.Throttle("p"); !i.HeldUntil.Equal(w.now.Add(time.Minute)) {
+		t.Errorf("the hold has ended: %+v", i)
 	}
 	w.sound()
 }

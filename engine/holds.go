@@ -59,8 +59,8 @@ func (s *holdTable) check(c *core, bad report) {
 }
 
 // Hold has no message be delivered that names a throttle key, for that long from now, whether the key has limits or not. Of two
-// holds of a key the later end counts; a time of 0 ends the hold. Where there are Limits.Holds of other keys, the one
-// that ends first ends now. The hold is durable when the reply leaves.
+// holds of a key the later end counts; a time of 0 ends the hold. Where there are Limits.Holds of other keys, the one of
+// these that ends first ends now. The hold is durable when the reply leaves.
 //
 // Errors: ErrMisconf, ErrInvalid for a pattern or a time above ten years or below 0, ErrTooBig for a long key.
 func (tx *Tx) Hold(key string, d time.Duration) error {
@@ -113,14 +113,11 @@ func (c *core) holdKey(key string, d time.Duration) {
 	case d == 0, h != nil && h.until >= until:
 		return
 	case h == nil:
+		if first, _ := s.ends.First(); len(s.byKey) >= c.cfg.Limits.Holds {
+			c.endHold(first)
+		}
 		h = &hold{key: key, until: until}
 		s.add(h)
-		if len(s.byKey) > c.cfg.Limits.Holds {
-			first, _ := s.ends.First()
-			if c.endHold(first); first == h {
-				return
-			}
-		}
 	default:
 		h.until = until
 		s.ends.Fix(h)

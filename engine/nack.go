@@ -142,11 +142,14 @@ func (c *core) checkHolds(m *message, holds []HoldFor) error {
 	return nil
 }
 
-// holdFor holds throttle keys of a message that has failed, also for the adaptive limits of these.
+// holdFor holds throttle keys of a message that has failed, also for the adaptive limits of these. It opens none: that
+// is the operator's (Tx.Hold).
 func (c *core) holdFor(m *message, holds []HoldFor) {
 	for i := range holds {
 		c.order.FailedAt(holds[i].Key, c.leasedAt(m))
-		c.holdKey(holds[i].Key, holds[i].For)
+		if holds[i].For > 0 {
+			c.holdKey(holds[i].Key, holds[i].For)
+		}
 	}
 }
 

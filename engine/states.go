@@ -269,7 +269,7 @@ func slotsReason(b *Blocker) string {
 func blockerReason(b *Blocker) string {
 	switch {
 	case !b.HeldUntil.IsZero():
-		return fmt.Sprintf("%s is held until %s", blockerName(b), b.HeldUntil.UTC().Format("2006-01-02T15:04:05.000Z"))
+		return fmt.Sprintf("%s is held until %s", blockerName(b), wholeMillis(b.HeldUntil).UTC().Format("2006-01-02T15:04:05.000Z"))
 	case b.Reserved:
 		return fmt.Sprintf("what %s has free is kept for a message that needs several throttles", blockerName(b))
 	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
@@ -289,6 +289,9 @@ func blockerReason(b *Blocker) string {
 		return fmt.Sprintf("%s has no token, it gets %s a second", blockerName(b), plain(b.Rate))
 	}
 }
+
+// wholeMillis rounds a time up to a millisecond, as replies show times at which something may happen.
+func wholeMillis(t time.Time) time.Time { return t.Add(time.Millisecond - 1).Truncate(time.Millisecond) }
 
 // explainBlocked describes a key that throttles do not admit. The key delivers again when the
 // last of them has room. That time is known only if all of them lack nothing but tokens.

@@ -262,12 +262,15 @@ func (o *Order) ListThrottles(cursor uint64, count int, instances bool, match fu
 	page := make([]*throttle, 0, min(count, 1000))
 	look := func(t *throttle) { page = append(page, t) }
 	if cursor < afterSettings {
-		next = o.roster.Walk(cursor, count, look)
-		if next == 0 && instances && !o.instances.Empty() {
-			next = afterSettings
+		if next = o.roster.Walk(cursor, count, look); next == 0 && instances && !o.instances.Empty() {
+			cursor, count = afterSettings, count-len(page)
+			next = afterSettings // with a page that is full
 		}
-	} else if next = o.instances.Walk(cursor-afterSettings, count, look); next != 0 {
-		next += afterSettings
+	}
+	if cursor >= afterSettings && count > 0 {
+		if next = o.instances.Walk(cursor-afterSettings, count, look); next != 0 {
+			next += afterSettings
+		}
 	}
 	for _, t := range page {
 		if match(t.name) && !t.gone && (t.stands() || o.follow(t)) {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -35,7 +36,7 @@ func (k *keySample) write(f *families, queue labels, now time.Time) {
 	f.value(keyShare, k.info.Share, l)
 	f.value(keyFairShare, k.info.FairShare, l)
 	f.number(keyWeight, int64(k.info.Weight), l)
-	f.flag(keyThrottled, k.info.State == engine.KeyThrottled || k.info.State == engine.KeyConcurrency, l)
+	f.flag(keyThrottled, slices.Contains([]engine.KeyState{engine.KeyHeld, engine.KeyThrottled, engine.KeyConcurrency}, k.info.State), l)
 	f.count(keyDelivered, k.delivered, l)
 }
 
