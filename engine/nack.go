@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/hook"
@@ -146,7 +147,7 @@ func (c *core) checkHolds(m *message, holds []HoldFor) error {
 // is the operator's (Tx.Hold).
 func (c *core) holdFor(m *message, holds []HoldFor) {
 	for i := range holds {
-		c.order.FailedAt(holds[i].Key, c.leasedAt(m))
+		c.order.Failed(&dispatch.Set{Names: []string{holds[i].Key}}, c.leasedAt(m))
 		if holds[i].For > 0 {
 			c.holdKey(holds[i].Key, holds[i].For)
 		}

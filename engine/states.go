@@ -2,11 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
-	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
 )
 
@@ -246,53 +244,6 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	}
 }
 
-// whole formats the whole tokens of a bucket.
-func whole(tokens float64) string { return plain(math.Floor(tokens + dispatch.TokenSlack)) }
-
-// blockerName names a throttle, and the pattern whose limits it has.
-func blockerName(b *Blocker) string {
-	if b.Pattern != "" {
-		return fmt.Sprintf("throttle %q of pattern %q", b.Throttle, b.Pattern)
-	}
-	return fmt.Sprintf("throttle %q", b.Throttle)
-}
-
-// slotsReason says how many leases a throttle allows that has no free slot.
-func slotsReason(b *Blocker) string {
-	if b.Limit > 0 && uint64(b.Limit) < b.Concurrency {
-		return fmt.Sprintf("%s allows %d of %d leases at a time now", blockerName(b), b.Limit, b.Concurrency)
-	}
-	return fmt.Sprintf("%s has %d of %d leases in use", blockerName(b), b.InUse, b.Concurrency)
-}
-
-// reason says in half a sentence what the throttle lacks.
-func blockerReason(b *Blocker) string {
-	switch {
-	case !b.HeldUntil.IsZero():
-		return fmt.Sprintf("%s is held until %s", blockerName(b), wholeMillis(b.HeldUntil).UTC().Format("2006-01-02T15:04:05.000Z"))
-	case b.Reserved:
-		return fmt.Sprintf("what %s has free is kept for a message that needs several throttles", blockerName(b))
-	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
-		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", slotsReason(b), whole(b.Tokens), b.Need)
-	case b.Concurrency > 0 && b.Rate > 0:
-		return slotsReason(b) + ", and has no token"
-	case b.Concurrency > 0:
-		return slotsReason(b)
-	case b.Saved:
-		return fmt.Sprintf("%s saves its tokens for a message that comes before", blockerName(b))
-	case b.Need > int64(b.Burst):
-		return fmt.Sprintf("%s has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
-			blockerName(b), whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
-	case b.Need > 0:
-		return fmt.Sprintf("%s has %s tokens, the message takes %d, it gets %s a second", blockerName(b), whole(b.Tokens), b.Need, plain(b.Rate))
-	default:
-		return fmt.Sprintf("%s has no token, it gets %s a second", blockerName(b), plain(b.Rate))
-	}
-}
-
-// wholeMillis rounds a time up to a millisecond, as replies show times at which something may happen.
-func wholeMillis(t time.Time) time.Time { return t.Add(time.Millisecond - 1).Truncate(time.Millisecond) }
-
 // explainBlocked describes a key that throttles do not admit. The key delivers again when the
 // last of them has room. That time is known only if all of them lack nothing but tokens.
 func (c *core) explainBlocked(i *KeyInfo) {
@@ -300,7 +251,7 @@ func (c *core) explainBlocked(i *KeyInfo) {
 	reasons, slots := make([]string, len(i.BlockedBy)), false
 	for n := range i.BlockedBy {
 		b := &i.BlockedBy[n]
-		reasons[n] = blockerReason(b)
+		reasons[n] = b.Reason()
 		for _, at := range []time.Time{b.NextAt, b.HeldUntil} {
 			if at.After(i.ReadyAt) {
 				i.ReadyAt = at

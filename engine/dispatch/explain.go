@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -20,6 +23,58 @@ type Blocker struct {
 	Burst       uint64    // capacity of the bucket
 	Pattern     string    // the pattern whose limits it has; "": it has a setting of its own
 	HeldUntil   time.Time // it is held until then; zero: it is not
+}
+
+// whole formats the whole tokens of a bucket.
+func whole(tokens float64) string { return plain(math.Floor(tokens + tokenSlack)) }
+
+// called names a throttle, and the pattern whose limits it has.
+func (b *Blocker) called() string {
+	if b.Pattern != "" {
+		return fmt.Sprintf("throttle %q of pattern %q", b.Throttle, b.Pattern)
+	}
+	return fmt.Sprintf("throttle %q", b.Throttle)
+}
+
+// slotsReason says how many leases a throttle allows that has no free slot.
+func (b *Blocker) slotsReason() string {
+	if b.Limit > 0 && uint64(b.Limit) < b.Concurrency {
+		return fmt.Sprintf("%s allows %d of %d leases at a time now", b.called(), b.Limit, b.Concurrency)
+	}
+	return fmt.Sprintf("%s has %d of %d leases in use", b.called(), b.InUse, b.Concurrency)
+}
+
+// Reason says in half a sentence what the throttle lacks.
+func (b *Blocker) Reason() string {
+	switch {
+	case !b.HeldUntil.IsZero():
+		return fmt.Sprintf("%s is held until %s", b.called(), wholeMillis(b.HeldUntil).UTC().Format("2006-01-02T15:04:05.000Z"))
+	case b.Reserved:
+		return fmt.Sprintf("what %s has free is kept for a message that needs several throttles", b.called())
+	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
+		return fmt.Sprintf("%s, and has %s tokens, the message takes %d", b.slotsReason(), whole(b.Tokens), b.Need)
+	case b.Concurrency > 0 && b.Rate > 0:
+		return b.slotsReason() + ", and has no token"
+	case b.Concurrency > 0:
+		return b.slotsReason()
+	case b.Saved:
+		return fmt.Sprintf("%s saves its tokens for a message that comes before", b.called())
+	case b.Need > int64(b.Burst):
+		return fmt.Sprintf("%s has %s tokens, the message takes %d and goes out when the bucket of %d is full, it gets %s a second",
+			b.called(), whole(b.Tokens), b.Need, b.Burst, plain(b.Rate))
+	case b.Need > 0:
+		return fmt.Sprintf("%s has %s tokens, the message takes %d, it gets %s a second", b.called(), whole(b.Tokens), b.Need, plain(b.Rate))
+	default:
+		return fmt.Sprintf("%s has no token, it gets %s a second", b.called(), plain(b.Rate))
+	}
+}
+
+// plain formats a number without an exponent.
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// wholeMillis rounds a time up to a millisecond, as replies show times at which something may happen.
+func wholeMillis(t time.Time) time.Time {
+	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
 // blocker describes the throttle with an index in the set of a message of a key, if it does not
@@ -213,7 +268,7 @@ func (o *Order) info(t *throttle) ThrottleInfo {
 	if l := t.adaptive; l != nil {
 		i.Min, i.Limit, i.Cuts = t.set.AdaptiveMin, l.Value(), l.Cuts()
 	}
-	if i.Tokens > -TokenSlack {
+	if i.Tokens > -tokenSlack {
 		i.Tokens = max(i.Tokens, 0)
 	}
 	next := t.nextNeed()

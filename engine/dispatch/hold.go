@@ -45,11 +45,6 @@ func (o *Order) Release(key string) {
 	o.lookAtUse(t)
 }
 
-// FailedAt says that the work of a lease that began at a time has failed at the provider that a throttle key stands for.
-func (o *Order) FailedAt(key string, began int64) {
-	o.Failed(&Set{Names: []string{key}}, began)
-}
-
 // heldTime is until when a throttle is held, the zero time if it is not.
 func (t *throttle) heldTime() time.Time {
 	if t.heldUntil == 0 {

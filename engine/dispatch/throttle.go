@@ -144,9 +144,9 @@ func (t *throttle) waitedSum(now int64) int64 {
 func (t *throttle) Before(o *throttle) bool { return t.wakeAt < o.wakeAt }
 func (t *throttle) Index() *int             { return &t.timer }
 
-// TokenSlack is the part of a token by which a bucket may be short and still admit. It covers
+// tokenSlack is the part of a token by which a bucket may be short and still admit. It covers
 // the rounding of level.
-const TokenSlack = 1e-9
+const tokenSlack = 1e-9
 
 // level is the number of tokens in the bucket now, at most Burst. It is computed from the last
 // change rather than accumulated, so frequent looks at a slow bucket add no rounding errors.
@@ -208,7 +208,7 @@ func (t *throttle) slots() int64 {
 
 // holds reports whether the bucket holds so many tokens.
 func (t *throttle) holds(now, tokens int64) bool {
-	return t.set.Rate == 0 || t.level(now)+TokenSlack >= float64(tokens)
+	return t.set.Rate == 0 || t.level(now)+tokenSlack >= float64(tokens)
 }
 
 // reserveFor is how long room of the throttle for that need may stay reserved, in nanoseconds.
@@ -241,7 +241,7 @@ func (t *throttle) refill(need int64) float64 {
 // holdsAt is the time at which the bucket will hold so many tokens, in Unix nanoseconds, later
 // than now. At very low rates it is capped at waitMax from now.
 func (t *throttle) holdsAt(now, tokens int64) int64 {
-	missing := max(float64(tokens)-TokenSlack-t.level(now), 0)
+	missing := max(float64(tokens)-tokenSlack-t.level(now), 0)
 	wait := math.Ceil(missing * 1e9 / t.set.Rate)
 	return now + int64(min(max(wait, 1), float64(waitMax)))
 }
