@@ -39,7 +39,9 @@ func scriptTest() Spec {
  7) "instructions"
  8) (integer) <n>
  9) "memory_bytes"
-10) (integer) <n>`},
+10) (integer) <n>
+11) "hold"
+12) (nil)`},
 			{`FILA.SCRIPT TEST orders ON_ENQUEUE SOURCE "function on_enqueue(msg) return msg.headers.tier.name end"`, "..."},
 		},
 		Room:   sized("source", scriptCopies),
@@ -132,6 +134,8 @@ func (c *scriptTestCall) fields(t *hook.Trial) *fields {
 		f.given("max_attempts", t.Enqueue.Retry.MaxAttempts)
 		f.given("backoff_ms", t.Enqueue.Retry.Backoff)
 		f.given("max_backoff_ms", t.Enqueue.Retry.MaxBackoff)
+	} else {
+		f.holds(t.Failure.Holds)
 	}
 	return &f
 }
@@ -168,6 +172,19 @@ func (f *fields) failure(d *hook.FailureDecision) {
 		f.optional("action", "")
 	}
 	f.delay(d.Delay)
+}
+
+// holds adds for how long throttles are held, or nil if the script holds none.
+func (f *fields) holds(holds []engine.HoldFor) {
+	if len(holds) == 0 {
+		f.optional("hold", "")
+		return
+	}
+	var each fields
+	for _, h := range holds {
+		each.millis(h.Key, h.For)
+	}
+	*f = append(*f, field{name: "hold", more: each, kind: fieldMore})
 }
 
 // delay adds a duration, or nil if the script leaves it to the queue.

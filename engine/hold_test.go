@@ -67,7 +67,7 @@ func TestANackHoldsWhatItsMessageNames(t *testing.T) {
 	w.send(Enqueue{Queue: "q", Key: "k", Meta: Meta{Throttles: []string{"p", "other"}}, Payload: []byte("x")})
 	d := w.lease("q", 1)[0]
 	nack := func(key string) error {
-		req := &Nack{Queue: "q", Receipt: d.Receipt, Dead: true, Holds: []HoldFor{{key, time.Minute}}}
+		req := &Nack{Queue: "q", Receipt: d.Receipt, Dead: true, Holds: []HoldFor{{Key: key, For: time.Minute}}}
 		return w.do(func(tx *Tx) error { _, err := tx.Nack(req); return err })
 	}
 	if err := nack("third"); !errors.Is(err, ErrInvalid) || w.core.leases.byID[d.Receipt.ID] == nil {
@@ -99,7 +99,7 @@ func TestANackOpensNoHold(t *testing.T) {
 	d := w.lease("q", 1)[0]
 	w.must(func(tx *Tx) error { return tx.Hold("p", time.Minute) })
 	w.must(func(tx *Tx) error {
-		_, err := tx.Nack(&Nack{Queue: "q", Receipt: d.Receipt, Holds: []HoldFor{{"p", 0}}})
+		_, err := tx.Nack(&Nack{Queue: "q", Receipt: d.Receipt, Holds: []HoldFor{{Key: "p"}}})
 		return err
 	})
 	if i, _ := w.core.order.Throttle("p"); !i.HeldUntil.Equal(w.now.Add(time.Minute)) {

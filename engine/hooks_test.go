@@ -29,10 +29,14 @@ func (h simHook) OnEnqueue(_ time.Time, msg *hook.Message, _ hook.View, _ hook.B
 }
 
 func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.View, _ hook.Bounds) (hook.FailureDecision, error) {
+	var d hook.FailureDecision
 	if msg.Headers == nil && msg.Attempts%2 == 0 {
-		return hook.FailureDecision{Delay: new(30 * time.Millisecond)}, nil
+		d.Delay = new(30 * time.Millisecond)
 	}
-	return hook.FailureDecision{}, nil
+	if len(msg.Throttles) > 0 && msg.Attempts%3 == 0 {
+		d.Holds = []hook.HoldFor{{Key: msg.Throttles[0], For: 20 * time.Millisecond}}
+	}
+	return d, nil
 }
 
 type simScripts struct{}

@@ -29,10 +29,7 @@ type Nack struct {
 }
 
 // HoldFor is for how long a throttle key is held.
-type HoldFor struct {
-	Key string
-	For time.Duration
-}
+type HoldFor = hook.HoldFor
 
 // ErrorBytes bounds the error text that is kept with a message, in bytes. It is cut at a
 // character.
@@ -117,6 +114,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.observeWork(m, figures.OutcomeNacked)
 	c.failed(m, dead, reason)
 	c.holdFor(m, req.Holds)
+	c.holdFor(m, holdsOf(req.decided))
 	if req.Used != nil {
 		c.settleUse(m, req.Used)
 	}
@@ -144,14 +142,26 @@ func (c *core) checkHolds(m *message, holds []HoldFor) error {
 }
 
 // holdFor holds throttle keys of a message that has failed, also for the adaptive limits of these. It opens none: that
-// is the operator's (Tx.Hold).
+// is the operator's (Tx.Hold). What a hook has decided of a message that names other keys by now is left out.
 func (c *core) holdFor(m *message, holds []HoldFor) {
 	for i := range holds {
-		c.order.Failed(&dispatch.Set{Names: []string{holds[i].Key}}, c.leasedAt(m))
-		if holds[i].For > 0 {
-			c.holdKey(holds[i].Key, holds[i].For)
+		h := &holds[i]
+		if !slices.Contains(m.throttleKeys(), h.Key) {
+			continue
+		}
+		c.order.Failed(&dispatch.Set{Names: []string{h.Key}}, c.leasedAt(m))
+		if h.For > 0 {
+			c.holdKey(h.Key, h.For)
 		}
 	}
+}
+
+// holdsOf returns the holds of a decision, which may be nil.
+func holdsOf(d *hook.FailureDecision) []HoldFor {
+	if d == nil {
+		return nil
+	}
+	return d.Holds
 }
 
 // endsByTTL reports whether a failed message ends because its TTL has passed. A message

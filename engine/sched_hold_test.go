@@ -74,7 +74,7 @@ func (h *schedHold) holds() []HoldFor {
 		return nil
 	}
 	h.t.appears()
-	return []HoldFor{{h.t.name, h.d}}
+	return []HoldFor{{Key: h.t.name, For: h.d}}
 }
 
 func (h *schedHold) began(tx *Tx) {

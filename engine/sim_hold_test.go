@@ -72,7 +72,7 @@ func (s *sim) holdThrottle(cl *simClient) {
 func (s *sim) drawHolds() (holds []HoldFor) {
 	for i := range 3 {
 		if s.rng.IntN(12) == 0 {
-			holds = append(holds, HoldFor{fmt.Sprint("t", i), time.Duration(1+s.rng.IntN(400)) * time.Millisecond})
+			holds = append(holds, HoldFor{Key: fmt.Sprint("t", i), For: time.Duration(1+s.rng.IntN(400)) * time.Millisecond})
 		}
 	}
 	return holds

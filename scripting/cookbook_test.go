@@ -69,6 +69,8 @@ func given(t testing.TB, s string) (*hook.Message, hook.View) {
 			see.signals[name], err = strconv.ParseFloat(text, 64)
 		case "budget": // what is available
 			see.budgets[name], err = strconv.ParseInt(text, 10, 64)
+		case "throttle":
+			msg.Throttles = append(msg.Throttles, value)
 		case "key":
 			msg.Key = value
 		case "id":
@@ -128,6 +130,9 @@ func decided(trial *hook.Trial, kind hook.Kind) string {
 	}
 	if delay != nil {
 		add("delay_ms", strconv.FormatInt(int64(*delay/time.Millisecond), 10))
+	}
+	for _, h := range trial.Failure.Holds {
+		add("hold "+h.Key, strconv.FormatInt(int64(h.For/time.Millisecond), 10))
 	}
 	if len(parts) == 0 {
 		return "nothing"

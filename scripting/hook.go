@@ -273,7 +273,7 @@ func (h *Hook) run(msg *hook.Message, view hook.View, within *hook.Bounds, remem
 	result, err := m.run(h.script, within, msg, view)
 	if err == nil {
 		if h.script.kind == hook.OnFailure {
-			t.Failure, err = failureDecision(result)
+			t.Failure, err = failureDecision(result, &msg.Meta)
 		} else {
 			t.Enqueue, err = enqueueDecision(result, &h.sandbox.cfg.Limits)
 		}

@@ -1,6 +1,10 @@
 package scripting
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/internal/credit"
@@ -95,4 +99,27 @@ func decideGiven(dst *queueset.Optional, v lua.LValue, field string, s queueset.
 		n, bad := wholeUpTo(row.Min, row.Max)(v)
 		return queueset.Some(uint64(n)), bad
 	})
+}
+
+// holdsOf reads for how long throttle keys are held, of those that a message names.
+func holdsOf(v lua.LValue, meta *storage.Meta) (holds []hook.HoldFor, complaint string) {
+	throttles := meta.Throttles
+	t, ok := v.(*lua.LTable)
+	if !ok {
+		return nil, "must be a table of throttle keys and milliseconds, not a " + kindOf(v)
+	}
+	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
+		key, _ := k.(lua.LString)
+		i := slices.Index(throttles, string(key))
+		if i < 0 {
+			return nil, fmt.Sprintf("has %.80q, a throttle key that the message does not name", k.String())
+		}
+		d, bad := delayOf(v)
+		if bad != "" {
+			return nil, fmt.Sprintf("of %.80q %s", throttles[i], bad)
+		}
+		holds = append(holds, hook.HoldFor{Key: throttles[i], For: *d})
+	}
+	slices.SortFunc(holds, func(a, b hook.HoldFor) int { return strings.Compare(a.Key, b.Key) }) // not by chance
+	return holds, ""
 }

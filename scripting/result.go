@@ -10,6 +10,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/storage"
 )
 
 // A hook returns nil, which decides nothing, or a table of fields. If every return of the hook
@@ -47,8 +48,8 @@ func enqueueDecision(res result, limits *hook.Limits) (hook.EnqueueDecision, err
 	return d, nil
 }
 
-// failureDecision validates the result of on_failure in the same way.
-func failureDecision(res result) (hook.FailureDecision, error) {
+// failureDecision validates the result of on_failure in the same way. meta is that of the message.
+func failureDecision(res result, meta *storage.Meta) (hook.FailureDecision, error) {
 	var d hook.FailureDecision
 	err := res.fields(func(name string, v lua.LValue) error {
 		switch name {
@@ -64,6 +65,8 @@ func failureDecision(res result) (hook.FailureDecision, error) {
 			return nil
 		case "delay_ms":
 			return decode(&d.Delay, v, name, delayOf)
+		case "hold":
+			return decode(&d.Holds, v, name, func(v lua.LValue) ([]hook.HoldFor, string) { return holdsOf(v, meta) })
 		default:
 			return unknown(name)
 		}

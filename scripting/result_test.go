@@ -120,15 +120,23 @@ func TestFailureResults(t *testing.T) {
 	s := patientSandbox(t, time.Minute)
 	msg := benchMessage()
 	msg.ID, msg.Attempts, msg.Error = "0190c0de", 3, "timeout"
+	msg.Throttles = []string{"provider:x"}
 	for result, want := range map[string]struct {
 		action hook.FailureAction
 		delay  time.Duration // -1: none
 		err    string
 	}{
-		`nil`:                  {hook.FailureDefault, -1, ""},
-		`{}`:                   {hook.FailureDefault, -1, ""},
-		`{ action = "retry" }`: {hook.FailureRetry, -1, ""},
-		`{ action = "dlq" }`:   {hook.FailureDead, -1, ""},
+		`{ hold = { [msg.throttle_keys[1]] = 5.5 } }`: {hook.FailureDefault, -1, ""},
+		`{ hold = {}, delay_ms = 5 }`:                 {hook.FailureDefault, 5 * time.Millisecond, ""},
+		`{ hold = { other = 5 } }`:                    {hook.FailureDefault, -1, `'hold' has "other", a throttle key that the message does not name`},
+		`{ hold = { 5 } }`:                            {hook.FailureDefault, -1, `'hold' has "1", a throttle key`},
+		`{ hold = { [msg.throttle_keys[1]] = -1 } }`:  {hook.FailureDefault, -1, `must be between 0`},
+		`{ hold = { [msg.throttle_keys[1]] = "1" } }`: {hook.FailureDefault, -1, `must be a number of milliseconds`},
+		`{ hold = 5 }`:                                {hook.FailureDefault, -1, `'hold' must be a table`},
+		`nil`:                                         {hook.FailureDefault, -1, ""},
+		`{}`:                                          {hook.FailureDefault, -1, ""},
+		`{ action = "retry" }`:                        {hook.FailureRetry, -1, ""},
+		`{ action = "dlq" }`:                          {hook.FailureDead, -1, ""},
 		`{ action = "retry", delay_ms = fila.backoff(msg.attempts, 100, 1000) }`: {hook.FailureRetry, 400 * time.Millisecond, ""},
 		`{ delay_ms = 5 }`:                      {hook.FailureDefault, 5 * time.Millisecond, ""},
 		`{ action = msg.error .. msg.id .. 1 }`: {hook.FailureDefault, -1, `'action' must be "retry" or "dlq"`},

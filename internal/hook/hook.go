@@ -120,6 +120,13 @@ const (
 type FailureDecision struct {
 	Action FailureAction
 	Delay  *time.Duration // not negative, whole milliseconds; nil: the backoff of the message, else of the queue
+	Holds  []HoldFor      // of throttle keys that the message names, in their order
+}
+
+// HoldFor is for how long a throttle key is held.
+type HoldFor struct {
+	Key string
+	For time.Duration // not negative, whole milliseconds
 }
 
 // View is what a script may look up besides its message. It is safe for concurrent use.
