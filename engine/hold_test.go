@@ -129,3 +129,13 @@ func TestTheInvariantsFindAHoldThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// A hold that begins between two milliseconds ends with the one that its throttle shows.
+func TestAHoldEndsWithAMillisecond(t *testing.T) {
+	w := openWorld(t, storage.NewMemory(), time.Unix(1_700_000_000, 1), nil)
+	w.must(func(tx *Tx) error { return tx.Hold("p", time.Second) })
+	i, _ := w.core.order.Throttle("p")
+	if want := time.Unix(1_700_000_001, int64(time.Millisecond)); !i.HeldUntil.Equal(want) {
+		t.Errorf("held until %v, want %v", i.HeldUntil, want)
+	}
+}

@@ -101,10 +101,10 @@ func (c *core) checkThrottleKey(key string) error {
 	return nil
 }
 
-// holdKey begins or ends a hold that checkHold has found valid.
+// holdKey begins or ends a hold that checkHold has found valid. It ends with a whole millisecond, as clients are shown.
 func (c *core) holdKey(key string, d time.Duration) {
 	s := &c.holds
-	h, until := s.byKey[key], c.now+int64(d)
+	h, until := s.byKey[key], unix(c.now+int64(d)+int64(time.Millisecond)-1).Truncate(time.Millisecond).UnixNano()
 	switch {
 	case d == 0 && h != nil:
 		c.out.sync = true

@@ -48,7 +48,7 @@ func (b *Blocker) slotsReason() string {
 func (b *Blocker) Reason() string {
 	switch {
 	case !b.HeldUntil.IsZero():
-		return fmt.Sprintf("%s is held until %s", b.called(), wholeMillis(b.HeldUntil).UTC().Format("2006-01-02T15:04:05.000Z"))
+		return fmt.Sprintf("%s is held until %s", b.called(), b.HeldUntil.UTC().Format("2006-01-02T15:04:05.000Z"))
 	case b.Reserved:
 		return fmt.Sprintf("what %s has free is kept for a message that needs several throttles", b.called())
 	case b.Concurrency > 0 && b.Rate > 0 && b.Need > 0:
@@ -71,11 +71,6 @@ func (b *Blocker) Reason() string {
 
 // plain formats a number without an exponent.
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-
-// wholeMillis rounds a time up to a millisecond, as replies show times at which something may happen.
-func wholeMillis(t time.Time) time.Time {
-	return t.Add(time.Millisecond - 1).Truncate(time.Millisecond)
-}
 
 // blocker describes the throttle with an index in the set of a message of a key, if it does not
 // admit the message now. Room that is reserved for a claim does not count.
