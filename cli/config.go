@@ -24,8 +24,7 @@ type Config struct {
 	Tracing   Tracing
 	Admin     Admin
 	Metrics   Metrics
-	Queues    []Queue // from the file's [[queues]] and from Server.QueuesFile
-	Topics    []Topic // from the file's [[topics]] and from Server.QueuesFile
+	Tables    // of the file, and from Server.QueuesFile
 }
 
 // Server configures connections.

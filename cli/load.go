@@ -86,8 +86,8 @@ func (l *Loaded) file(in Input) error {
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		raw := values[name]
-		if name == "queues" || name == "topics" {
-			if err := l.ownQueues(path, name, raw); err != nil {
+		if slices.Contains(tableNames(), name) {
+			if err := l.ownTables(path, name, raw); err != nil {
 				return err
 			}
 			continue

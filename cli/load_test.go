@@ -91,8 +91,8 @@ func TestAByteOrderMarkIsSkipped(t *testing.T) {
 		t.Errorf("%d clients, %d queues", l.Config.Server.MaxClients, len(l.Config.Queues))
 	}
 	write(t, "queues.toml", "\ufeff[[queues]]\nname = 'orders'\n")
-	if q, _, err := loadQueues("queues.toml"); err != nil || len(q) != 1 {
-		t.Errorf("%v, %v", q, err)
+	if tables, err := loadTables("queues.toml"); err != nil || len(tables.Queues) != 1 {
+		t.Errorf("%v, %v", tables, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -23,21 +24,63 @@ type Queue struct {
 	at     string // file and line
 }
 
-// Definition returns the queues and bindings as an argument of FILA.QUEUE APPLY.
-func Definition(queues []Queue, topics []Topic) ([]byte, error) {
-	list := make([]map[string]any, len(queues))
-	for i, q := range queues {
-		list[i] = q.Fields
+// Tables are what a file describes beside settings.
+type Tables struct {
+	Queues    []Queue
+	Topics    []Topic
+	Throttles []Throttle
+}
+
+// tableNames are the names of tables in a file, each in double brackets.
+func tableNames() []string { return []string{"queues", "topics", "throttles"} }
+
+// Empty reports whether there are no tables.
+func (t *Tables) Empty() bool { return len(t.Queues)+len(t.Topics)+len(t.Throttles) == 0 }
+
+// Definition returns the tables as an argument of FILA.QUEUE APPLY.
+func (t *Tables) Definition() ([]byte, error) {
+	whole := map[string]any{"queues": fieldsOf(t.Queues, func(q Queue) map[string]any { return q.Fields })}
+	if len(t.Topics) > 0 {
+		whole["topics"] = fieldsOf(t.Topics, func(t Topic) map[string]any { return t.Fields })
 	}
-	whole := map[string]any{"queues": list}
-	if len(topics) > 0 {
-		bindings := make([]map[string]any, len(topics))
-		for i, t := range topics {
-			bindings[i] = t.Fields
-		}
-		whole["topics"] = bindings
+	if len(t.Throttles) > 0 {
+		whole["throttles"] = fieldsOf(t.Throttles, func(t Throttle) map[string]any { return t.Fields })
 	}
 	return json.Marshal(whole)
+}
+
+func fieldsOf[T any](tables []T, fields func(T) map[string]any) []map[string]any {
+	list := make([]map[string]any, len(tables))
+	for i := range tables {
+		list[i] = fields(tables[i])
+	}
+	return list
+}
+
+// read adds the tables of one name of a file, whose value is raw.
+func (t *Tables) read(path string, text []byte, name string, raw any) error {
+	var more Tables
+	var err error
+	switch name {
+	case "queues":
+		more.Queues, err = queuesIn(path, text, raw)
+	case "topics":
+		more.Topics, err = topicsIn(path, text, raw)
+	default:
+		more.Throttles, err = throttlesIn(path, text, raw)
+	}
+	t.add(&more)
+	return err
+}
+
+// add adds other tables.
+func (t *Tables) add(more *Tables) {
+	t.Queues, t.Topics, t.Throttles = append(t.Queues, more.Queues...), append(t.Topics, more.Topics...), append(t.Throttles, more.Throttles...)
+}
+
+// distinct returns an error if something is there twice.
+func (t *Tables) distinct() error {
+	return cmp.Or(distinctQueues(t.Queues), distinctTopics(t.Topics), distinctThrottles(t.Throttles))
 }
 
 // queueField describes the valid values of a field.
@@ -64,27 +107,27 @@ func queueFields() []queueField {
 	return append(fields, queueField{"dlq", isText}, queueField{"on_enqueue", isText}, queueField{"on_failure", isText})
 }
 
-// loadQueues reads a file that contains only queues and topics.
-func loadQueues(path string) ([]Queue, []Topic, error) {
+// loadTables reads a file that contains only tables.
+func loadTables(path string) (t Tables, err error) {
 	text, err := readText(path)
 	if err != nil {
-		return nil, nil, fmt.Errorf("queues: %w", err)
+		return t, fmt.Errorf("queues: %w", err)
 	}
 	tree := map[string]any{}
 	if err := gotoml.Unmarshal(text, &tree); err != nil {
-		return nil, nil, fileError(path, err)
+		return t, fileError(path, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tree)) {
-		if name != "queues" && name != "topics" {
-			return nil, nil, fmt.Errorf("%s: only [[queues]] and [[topics]] are allowed here, not %s", path, name)
+		if !slices.Contains(tableNames(), name) {
+			return t, fmt.Errorf("%s: only [[queues]], [[topics]] and [[throttles]] are allowed here, not %s", path, name)
 		}
 	}
-	queues, err := queuesIn(path, text, tree["queues"])
-	if err != nil {
-		return nil, nil, err
+	for _, name := range tableNames() {
+		if err := t.read(path, text, name, tree[name]); err != nil {
+			return t, err
+		}
 	}
-	topics, err := topicsIn(path, text, tree["topics"])
-	return queues, topics, err
+	return t, nil
 }
 
 // queuesIn validates the queues of a file. raw is the value of its key queues.
@@ -205,8 +248,8 @@ func shownRaw(raw any) string {
 	return text[:min(len(text), most)]
 }
 
-// distinct returns an error if two queues have the same name.
-func distinct(queues []Queue) error {
+// distinctQueues returns an error if two queues have the same name.
+func distinctQueues(queues []Queue) error {
 	seen := map[any]string{}
 	for _, q := range queues {
 		name := q.Fields["name"]

@@ -27,13 +27,14 @@ func queuesApplyCommand(env *remote.Env) *cobra.Command {
 	var f applyFlags
 	cmd := &cobra.Command{
 		Use:   "apply FILE",
-		Short: "Create and alter queues and topics until they match a file, in one write",
-		Long: `Reads the [[queues]] and [[topics]] of FILE (docs/how-to/queues.md), prints what has to
-be done, and does all of it in one write: after a crash all of it is there, or nothing.
+		Short: "Create and alter queues, topics and throttles until they match a file, in one write",
+		Long: `Reads the [[queues]], [[topics]] and [[throttles]] of FILE (docs/how-to/queues.md), prints
+what has to be done, and does all of it in one write: after a crash all of it is there, or nothing.
 
 A setting that the file does not say gets its default. Queues that are not in the
 file stay, unless --prune deletes them; one with messages inside only with --force.
-Bindings to topics that are not in the file stay as well, unless --prune ends them.
+Bindings to topics that are not in the file stay as well, unless --prune ends them,
+and throttles, unless the file has some and --prune deletes the others.
 
 With --dry-run nothing is changed, and the exit code is 3 if there is something to do.
 
@@ -49,21 +50,18 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
 	}
 	f.broker = remote.Connecting(cmd, env)
 	f.broker.NamedKey(cmd)
-	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file, and end such bindings to topics")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file, and end such bindings to topics; if it has throttles, the others too")
 	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also queues with messages inside")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		queues, topics, err := loadQueues(args[0])
+		tables, err := loadTables(args[0])
 		if err == nil {
-			err = distinct(queues)
-		}
-		if err == nil {
-			err = distinctTopics(topics)
+			err = tables.distinct()
 		}
 		if err != nil {
 			return UsageError{Err: err}
 		}
-		definition, err := Definition(queues, topics)
+		definition, err := tables.Definition()
 		if err != nil {
 			return err
 		}
@@ -106,17 +104,17 @@ func (f *applyFlags) apply(ctx context.Context, w io.Writer, definition string) 
 		return err
 	}
 	if done := planText(reply); done != plan {
-		fmt.Fprint(w, "another client has changed queues or topics meanwhile; applied instead:\n", done)
+		fmt.Fprint(w, "another client has changed queues, topics or throttles meanwhile; applied instead:\n", done)
 	}
 	fmt.Fprintln(w, "applied")
 	return nil
 }
 
-// planText formats a plan for people, with a line for each queue and each binding.
+// planText formats a plan for people, with a line for each queue, binding and throttle.
 func planText(reply any) string {
 	var b strings.Builder
 	for _, change := range client.Maps(reply) {
-		name, topic := output.Escape(change.Text("queue")), output.Escape(change.Text("topic"))
+		name, topic, throttle := output.Escape(change.Text("queue")), output.Escape(change.Text("topic")), output.Escape(change.Text("throttle"))
 		switch change.Text("action") {
 		case "create":
 			fmt.Fprintf(&b, "+ create %s%s\n", name, fieldsText(change.Get("fields"), false))
@@ -134,6 +132,12 @@ func planText(reply any) string {
 			fmt.Fprintf(&b, "~ bind %s to %s%s\n", name, topic, fieldsText(change.Get("fields"), true))
 		case "unbind":
 			fmt.Fprintf(&b, "- unbind %s from %s\n", name, topic)
+		case "throttle":
+			fmt.Fprintf(&b, "+ throttle %s%s\n", throttle, fieldsText(change.Get("fields"), false))
+		case "rethrottle":
+			fmt.Fprintf(&b, "~ throttle %s%s\n", throttle, fieldsText(change.Get("fields"), true))
+		case "unthrottle":
+			fmt.Fprintf(&b, "- throttle %s\n", throttle)
 		default:
 			fmt.Fprintf(&b, "~ alter %s%s\n", name, fieldsText(change.Get("fields"), true))
 		}
@@ -156,32 +160,23 @@ func fieldsText(reply any, before bool) string {
 	return b.String()
 }
 
-// queues adds the queues and topics of server.queues_file to those of the configuration file.
+// queues adds the tables of server.queues_file to those of the configuration file.
 func (l *Loaded) queues() error {
 	if path := l.Config.Server.QueuesFile; path != "" {
-		queues, topics, err := loadQueues(path)
+		tables, err := loadTables(path)
 		if err != nil {
 			return err
 		}
-		l.Config.Queues = append(l.Config.Queues, queues...)
-		l.Config.Topics = append(l.Config.Topics, topics...)
+		l.Config.add(&tables)
 	}
-	if err := distinct(l.Config.Queues); err != nil {
-		return err
-	}
-	return distinctTopics(l.Config.Topics)
+	return l.Config.distinct()
 }
 
-// ownQueues reads the [[queues]] or the [[topics]] of the configuration file.
-func (l *Loaded) ownQueues(path, name string, raw any) error {
+// ownTables reads the tables of one name of the configuration file.
+func (l *Loaded) ownTables(path, name string, raw any) error {
 	text, err := readText(path)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
-	if name == "topics" {
-		l.Config.Topics, err = topicsIn(path, text, raw)
-	} else {
-		l.Config.Queues, err = queuesIn(path, text, raw)
-	}
-	return err
+	return l.Config.read(path, text, name, raw)
 }

@@ -37,16 +37,30 @@ queue = "orders"
 [topics.headers]
 kind = ["a*", "*b"]
 "x.y" = "1"
+
+[[throttles]]
+name = "tenant:*"
+rate = 2.5
+burst = 10
+concurrency = 4
+adaptive = true
+min = 2
+
+[[throttles]]
+name = "tokens"
+rate = 1500
+by_cost = true
 `)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "orders.lua"), []byte("-- a script"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	queues, topics, err := loadQueues(path)
+	tables, err := loadTables(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Definition(queues, topics)
+	got, err := tables.Definition()
 	if want := `{"queues":[{"name":"orders","on_enqueue":"-- a script","visibility_ms":60000},{"dlq":false,"name":"logs"}],` +
+		`"throttles":[{"adaptive":true,"burst":10,"concurrency":4,"min":2,"name":"tenant:*","rate":2.5},{"by_cost":true,"name":"tokens","rate":1500}],` +
 		`"topics":[{"name":"order.placed","queue":"logs"},{"headers":{"kind":["a*","*b"],"x.y":"1"},"name":"order.placed","queue":"orders"}]}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -77,6 +91,14 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = { kind = [\"ok\", \"[a\"] }\n", `:4: the pattern "[a" of header "kind" has a [ without its ]`},
 		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\nheaders = { \"\" = \"x\" }\n", ":4: the name of a header has at least one byte"},
 		{"[[topics]]\nname = \"t\"\nqueue = \"a\"\n\n[[topics]]\nname = \"t\"\nqueue = \"a\"\n", `:5: topic "t" has queue "a" already at `},
+		{"[[throttles]]\nname = \"t\"\nrates = 1\n", ":3: a throttle has no rates; did you mean rate?"},
+		{"[[throttles]]\nname = \"t\"\nrate = 0\n", ":3: rate must be a number above 0, not 0"},
+		{"[[throttles]]\nname = \"t\"\nrate = \"5\"\n", `:3: rate must be a number above 0, not "5"`},
+		{"[[throttles]]\nname = \"t\"\nconcurrency = 1.5\n", ":3: concurrency must be a whole number of at least 1, not 1.5"},
+		{"[[throttles]]\nname = \"t\"\nconcurrency = 1\nadaptive = 1\n", ":4: adaptive must be true or false, not 1"},
+		{"[[throttles]]\nrate = 1\n", ":1: a throttle needs a name"},
+		{"[[throttles]]\nname = \"t\"\nburst = 1\n", `:1: throttle "t" needs a rate or a concurrency`},
+		{"[[throttles]]\nname = \"t\"\nrate = 1\n\n[[throttles]]\nname = \"t\"\nrate = 1\n", `:5: throttle "t" is defined already at `},
 		{"topics = 3\n", ": topics must be written as [[topics]], once for each"},
 		{"queues = 3\n", ": queues must be written as [[queues]], once for each"},
 		{"queues = [1]\n", ": queues must be written as [[queues]], once for each"},
@@ -91,7 +113,7 @@ func TestWhatIsWrongWithAQueueIsSaidInOneLine(t *testing.T) {
 		}
 	}
 	path := queuesFile(t, "[log]\nlevel = \"debug\"\n")
-	if code, _, stderr := run(t, never(t), "queues", "apply", path); code != 2 || !strings.Contains(stderr, "only [[queues]] and [[topics]] are allowed here, not log") {
+	if code, _, stderr := run(t, never(t), "queues", "apply", path); code != 2 || !strings.Contains(stderr, "only [[queues]], [[topics]] and [[throttles]] are allowed here, not log") {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}
 	for _, args := range [][]string{{"queues", "apply"}, {"queues", "apply", "a", "b"}, {"queues", "apply", "nowhere.toml"}, {"queues", "apply", queuesFile(t, ""), "--force"}, {"queues", "drop"}} {

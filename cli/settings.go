@@ -90,7 +90,7 @@ func serverSettings(c *Server) []setting {
 		entry("server.shutdown_timeout_ms", millis(&c.ShutdownTimeout, 10_000, 0, day),
 			"Time that replies in flight have to reach their clients after SIGTERM or SIGINT."),
 		entry("server.queues_file", text{to: &c.QueuesFile, of: "path", says: "a file"},
-			"A file with `[[queues]]` and `[[topics]]`, applied at start together with those of the configuration file; nothing is deleted. See [queues](../how-to/queues.md). "+
+			"A file with `[[queues]]`, `[[topics]]` and `[[throttles]]`, applied at start together with those of the configuration file; nothing is deleted. See [queues](../how-to/queues.md). "+
 				"Empty: none. `--queues FILE` is a short form."),
 		entry("server.pprof_addr", text{to: &c.PprofAddr, check: checkPprofAddr, of: "host:port", says: "empty, or host:port of this machine alone"},
 			"Address at which the running broker serves profiles for `go tool pprof` over HTTP; empty disables them. There is no authentication, so "+

@@ -263,8 +263,8 @@ func (c *Config) checkCluster() error {
 		return fmt.Errorf("cluster.node_id does not go with storage.sync %s: a node that forgets what it has acknowledged breaks the promise of all; set it to always", c.Storage.Sync)
 	case l.sharesAddr(c) != "":
 		return fmt.Errorf("%s has the address of another listener: choose a port of its own", l.sharesAddr(c))
-	case c.Server.QueuesFile != "", len(c.Queues) > 0, len(c.Topics) > 0:
-		return errors.New("cluster.node_id does not go with server.queues_file, [[queues]] or [[topics]]: a change of the leader would undo what was altered since; use `fila queues apply`")
+	case c.Server.QueuesFile != "", !c.Empty():
+		return errors.New("cluster.node_id does not go with server.queues_file, [[queues]], [[topics]] or [[throttles]]: a change of the leader would undo what was altered since; use `fila queues apply`")
 	}
 	return l.checkTLS()
 }

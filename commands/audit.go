@@ -210,8 +210,8 @@ func (c *queueApplyCall) changed() string {
 		if ch.Topic != "" {
 			words = append(words, ch.Topic)
 		}
-		words = append(words, ch.Queue)
-		if ch.Action == engine.QueueAlter {
+		words = append(words, ch.Queue+ch.Throttle)
+		if ch.Action == engine.QueueAlter || ch.Throttle != "" {
 			for _, d := range ch.Fields {
 				words = append(words, d.Name+"="+quoted(d.From)+"->"+quoted(d.To))
 			}

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/internal/throttleset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -27,14 +30,22 @@ type TopicBinding struct {
 	Binding
 }
 
-// QueueSet is what queues there are to be, and what topics they are bound to.
+// ThrottleSpec is a throttle or a pattern as a file describes it.
+type ThrottleSpec struct {
+	Key     string
+	Options ThrottleOptions
+}
+
+// QueueSet is what queues there are to be, what topics they are bound to, and what throttles allow.
 type QueueSet struct {
 	Queues   []QueueSpec
 	Bindings []TopicBinding
-	User     string // that asks, for the histories of hooks
-	Prune    bool   // delete the queues that are not in the set, and end such bindings
-	Force    bool   // also queues with messages inside
-	DryRun   bool   // only say what would be done
+	Limits   []ThrottleSpec
+
+	User   string // that asks, for the histories of hooks
+	Prune  bool   // delete the queues that are not in the set, and end such bindings; if it has throttles, the others too
+	Force  bool   // also queues with messages inside
+	DryRun bool   // only say what would be done
 }
 
 // What a QueueChange does.
@@ -45,6 +56,10 @@ const (
 	QueueBind   = "bind"
 	QueueRebind = "rebind" // replace the conditions of a binding
 	QueueUnbind = "unbind"
+
+	QueueThrottle   = "throttle"   // set a throttle that has no setting
+	QueueRethrottle = "rethrottle" // set one that has
+	QueueUnthrottle = "unthrottle" // delete its setting
 )
 
 // QueueChange is one line of a plan.
@@ -54,13 +69,14 @@ type QueueChange struct {
 	Fields   []QueueField // that differ; of a new queue, from what CREATE would make; of a binding, headers and patterns in quotes
 	Messages int64        // that a deletion takes with it, as far as they are counted
 	Topic    string       // of a binding
+	Throttle string       // that changes; no queue and no topic is named then
 }
 
 // QueueField is a setting that changes; "none" stands for no queue, no script and no pattern.
 type QueueField struct{ Name, From, To string }
 
-// ApplyQueues makes the queues and bindings match a set, in one write: all of it or nothing.
-// It returns what was changed: queues in the order of names, then bindings in that of topics. A
+// ApplyQueues makes the queues, bindings and throttles match a set, in one write: all of it or nothing.
+// It returns what was changed: queues in the order of names, then bindings in that of topics, then throttles. A
 // dead-letter queue that is named and not there is made, and belongs to the set of those that name
 // it. The bindings of a queue that is deleted end with it.
 func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
@@ -75,6 +91,10 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	if err := p.make(); err != nil {
 		return nil, err
 	}
+	units, err := p.planLimits()
+	if err = cmp.Or(err, tx.afford(units)); err != nil {
+		return nil, err
+	}
 	changes := p.changes()
 	if !s.DryRun {
 		for i := range changes {
@@ -86,9 +106,13 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 		}
 		p.apply(changes)
 		p.applyBindings()
+		p.applyLimits()
 	}
 	for i := range p.bindings {
 		changes = append(changes, p.bindings[i].QueueChange)
+	}
+	for i := range p.limits {
+		changes = append(changes, p.limits[i].QueueChange)
 	}
 	return changes, nil
 }
@@ -102,6 +126,13 @@ type queuePlan struct {
 	dead  map[string]storage.Queue // named as dead-letter queues, with the first that names them
 
 	bindings []bindingChange
+	limits   []limitsChange
+}
+
+// limitsChange is a throttle that changes; to is not used if its setting is deleted.
+type limitsChange struct {
+	QueueChange
+	to storage.Throttle
 }
 
 // bindingChange is a binding that changes.
@@ -354,5 +385,68 @@ func (p *queuePlan) apply(changes []QueueChange) {
 				c.out.snapshot = c.out.snapshot.withHook(name, hook.Kind(kind), h)
 			}
 		}
+	}
+}
+
+// planLimits works out what changes of throttles, and returns its work in units. With Prune, those that the set does not
+// have are deleted, unless it has none at all: files of before throttles could be in them leave them alone.
+func (p *queuePlan) planLimits() (units int, err error) {
+	c, inSet := p.core, map[string]bool{}
+	for i := range p.set.Limits {
+		spec := &p.set.Limits[i]
+		to, err := throttleSetting(&spec.Options)
+		if err = cmp.Or(c.checkThrottleKey(spec.Key), err); err == nil && inSet[spec.Key] {
+			err = fmt.Errorf("%w: it is there twice", ErrInvalid)
+		}
+		if err != nil {
+			return 0, fmt.Errorf("throttle %.255q: %w", spec.Key, err)
+		}
+		inSet[spec.Key] = true
+		units += c.order.Units(spec.Key, dispatch.Limits(to))
+		var before storage.Throttle
+		change := QueueChange{Action: QueueThrottle, Throttle: spec.Key}
+		if now, ok := c.order.Throttle(spec.Key); ok && now.Pattern == "" {
+			before = storage.Throttle{Rate: now.Rate, Burst: now.Burst, Concurrency: now.Concurrency, ByCost: now.ByCost, AdaptiveMin: now.Min}
+		}
+		if before != (storage.Throttle{}) {
+			change.Action = QueueRethrottle
+		}
+		for _, f := range throttleset.Differing(&before, &to) {
+			change.Fields = append(change.Fields, QueueField(f))
+		}
+		if len(change.Fields) > 0 {
+			p.limits = append(p.limits, limitsChange{change, to})
+		}
+	}
+	if p.set.Prune && len(inSet) > 0 {
+		_, all := c.order.ListThrottles(0, math.MaxInt, false, func(key string) bool { return !inSet[key] })
+		units += len(all)
+		for i := range all {
+			if all[i].Rate > 0 || all[i].Concurrency > 0 { // else it is held and has no setting
+				p.limits = append(p.limits, limitsChange{QueueChange: QueueChange{Action: QueueUnthrottle, Throttle: all[i].Key}})
+			}
+		}
+	}
+	slices.SortFunc(p.limits, func(a, b limitsChange) int { return strings.Compare(a.Throttle, b.Throttle) })
+	return (units + len(inSet)) / queuesPerUnit, nil
+}
+
+// applyLimits does what was planned of throttles.
+func (p *queuePlan) applyLimits() {
+	c := p.core
+	for i := range p.limits {
+		t := &p.limits[i]
+		key := storage.AppendStateKey(nil, storage.StateThrottle, t.Throttle)
+		if t.Action == QueueUnthrottle {
+			c.order.DropThrottle(t.Throttle)
+			c.out.batch.Delete(storage.State, key)
+			continue
+		}
+		c.order.SetThrottle(t.Throttle, dispatch.Limits(t.to))
+		c.out.batch.Put(storage.State, key, t.to.Append(nil))
+	}
+	if len(p.limits) > 0 {
+		c.out.sync = true
+		c.reclassifyAll()
 	}
 }

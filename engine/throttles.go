@@ -2,83 +2,22 @@ package engine
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/internal/throttleset"
 	"github.com/faisca/fila/storage"
 )
 
-// ThrottleOptions are the settings of a throttle. At least one of Rate and Concurrency must be
-// set; nil means not limited by it.
-type ThrottleOptions struct {
-	Rate        *float64 // tokens per second, from 1e-9 to 1e9
-	Burst       *uint64  // capacity of the bucket in tokens, from 1 to 1e9; needs Rate; nil: Rate, rounded up, at least 1
-	Concurrency *uint64  // live leases at a time, from 1 to 1e9
-	ByCost      bool     // a delivery takes the cost of its message in tokens, else one; needs Rate
-	Adaptive    bool     // the live leases that are allowed shrink while work fails; needs Concurrency
-	Min         *uint64  // the fewest that Adaptive leaves, from 1 to Concurrency; nil: 1
-}
+// ThrottleOptions are the settings of a throttle.
+type ThrottleOptions = throttleset.Options
 
-const (
-	rateMax        = 1e9
-	rateMin        = 1e-9 // one token in 31 years
-	burstMax       = 1_000_000_000
-	concurrencyMax = 1_000_000_000
-)
-
-// setting checks the options and returns them as they are stored, with defaults filled in.
-// Errors wrap ErrInvalid.
-func (o *ThrottleOptions) setting() (storage.Throttle, error) {
-	var set storage.Throttle
-	if o.Rate == nil && o.Concurrency == nil {
-		return set, fmt.Errorf("%w: a throttle needs RATE or CONCURRENCY; FILA.THROTTLE DEL takes it away", ErrInvalid)
+// throttleSetting checks options and returns them as they are stored, with defaults filled in. Errors wrap ErrInvalid.
+func throttleSetting(o *ThrottleOptions) (storage.Throttle, error) {
+	set, err := o.Setting()
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if r := o.Rate; r != nil {
-		if !(*r >= rateMin && *r <= rateMax) { // NaN is neither
-			return set, fmt.Errorf("%w: RATE must be from %s to %s a second", ErrInvalid, plain(rateMin), plain(rateMax))
-		}
-		set.Rate = *r
-		set.Burst = uint64(max(1, math.Ceil(*r)))
-	}
-	if b := o.Burst; b != nil {
-		if o.Rate == nil {
-			return set, fmt.Errorf("%w: BURST needs RATE", ErrInvalid)
-		}
-		if *b < 1 || *b > burstMax {
-			return set, fmt.Errorf("%w: BURST must be from 1 to %d", ErrInvalid, uint64(burstMax))
-		}
-		set.Burst = *b
-	}
-	if set.ByCost = o.ByCost; set.ByCost && o.Rate == nil {
-		return set, fmt.Errorf("%w: BY COST needs RATE", ErrInvalid)
-	}
-	if n := o.Concurrency; n != nil {
-		if *n < 1 || *n > concurrencyMax {
-			return set, fmt.Errorf("%w: CONCURRENCY must be from 1 to %d", ErrInvalid, uint64(concurrencyMax))
-		}
-		set.Concurrency = *n
-	}
-	if err := o.adapt(&set); err != nil {
-		return storage.Throttle{}, err
-	}
-	return set, nil
-}
-
-// adapt checks the options of an adaptive throttle.
-func (o *ThrottleOptions) adapt(set *storage.Throttle) error {
-	switch {
-	case o.Adaptive && o.Concurrency == nil:
-		return fmt.Errorf("%w: ADAPTIVE needs CONCURRENCY", ErrInvalid)
-	case o.Adaptive && o.Min == nil:
-		set.AdaptiveMin = 1
-	case o.Adaptive:
-		if set.AdaptiveMin = *o.Min; set.AdaptiveMin < 1 || set.AdaptiveMin > set.Concurrency {
-			return fmt.Errorf("%w: MIN must be from 1 to CONCURRENCY, %d", ErrInvalid, set.Concurrency)
-		}
-	case o.Min != nil:
-		return fmt.Errorf("%w: MIN needs ADAPTIVE", ErrInvalid)
-	}
-	return nil
+	return set, err
 }
 
 // SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
@@ -100,7 +39,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if err := c.checkThrottleKey(key); err != nil {
 		return err
 	}
-	set, err := o.setting()
+	set, err := throttleSetting(&o)
 	if err != nil {
 		return err
 	}

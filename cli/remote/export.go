@@ -1,7 +1,9 @@
 package remote
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,10 +14,11 @@ import (
 	"github.com/faisca/fila/internal/queueset"
 )
 
-// export writes queues and their bindings in TOML.
+// export writes queues and their bindings in TOML, and throttles unless queues are named.
 func (c *call) export() error {
 	names := c.args["QUEUE"]
-	if len(names) == 0 {
+	everything := len(names) == 0
+	if everything {
 		reply, err := c.do("FILA.QUEUE", "LIST")
 		if err != nil {
 			return err
@@ -47,10 +50,61 @@ func (c *call) export() error {
 		}
 		c.out.Raw(strings.Join(append(queueTOML(m), hooks[name]...), "\n"))
 	}
-	for _, lines := range bindings {
-		c.out.Raw("\n" + strings.Join(lines, "\n"))
+	if everything {
+		throttles, err := c.exportThrottles()
+		if err != nil {
+			return err
+		}
+		bindings = append(bindings, throttles...)
+	}
+	for i, lines := range bindings {
+		if i > 0 || len(names) > 0 {
+			c.out.Raw("")
+		}
+		c.out.Raw(strings.Join(lines, "\n"))
 	}
 	return nil
+}
+
+// exportThrottles returns throttles and patterns as a file describes them, by name. Those that are held and have no limits
+// are left out.
+func (c *call) exportThrottles() ([][]string, error) {
+	all := map[string][]string{}
+	var wrong error
+	err := c.pages([]string{"FILA.THROTTLE", "LIST"}, func(m client.Map) bool {
+		name := m.Text("key")
+		if !utf8.ValidString(name) {
+			wrong = fmt.Errorf("throttle %q is not UTF-8, which a file in TOML cannot hold; use FILA.THROTTLE SET", name)
+		} else if lines := throttleTOML(m); len(lines) > 2 {
+			all[name] = lines
+		}
+		return wrong == nil
+	})
+	if err = cmp.Or(err, wrong); err != nil {
+		return nil, err
+	}
+	list := make([][]string, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[name])
+	}
+	return list, nil
+}
+
+// throttleTOML is a throttle or a pattern as a file describes it.
+func throttleTOML(m client.Map) []string {
+	lines := []string{"[[throttles]]", "name = " + quoted(m.Text("key"))}
+	for _, name := range []string{"rate", "burst", "concurrency"} {
+		if m.Get(name) != nil {
+			lines = append(lines, name+" = "+client.Text(m.Get(name)))
+		}
+	}
+	if m.Int("by_cost") != 0 {
+		lines = append(lines, "by_cost = true")
+	}
+	if m.Get("min") != nil {
+		lines = append(lines, "adaptive = true", fmt.Sprintf("min = %d", m.Int("min")))
+	}
+	return lines
 }
 
 // exportTopics returns the bindings of queues as a file describes them, by topic and queue.

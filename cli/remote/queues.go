@@ -62,10 +62,11 @@ func queueRows() []row {
 			examples: []string{"fila queues delete mails --yes", "fila queues delete orders --force --yes"},
 		},
 		{
-			name: "queues export", args: "[QUEUE...]", short: "Write queues and topics as the file that fila queues apply reads",
+			name: "queues export", args: "[QUEUE...]", short: "Write queues, topics and throttles as the file that fila queues apply reads",
 			long: `Writes the queues that are named, or all, in TOML with all of their settings, and
-their bindings to topics. With --scripts the hooks are written into a directory, and the file names them; without it
-they are left out, and applying the file leaves them as they are.`,
+their bindings to topics; if none is named, the throttles and patterns as well. With --scripts the hooks
+are written into a directory, and the file names them; without it they are left out, and applying the
+file leaves them as they are.`,
 			run:      (*call).export,
 			options:  []option{{"scripts", "", text, "write the hooks into this `directory`"}},
 			examples: []string{"fila queues export > queues.toml", "fila queues export orders --scripts hooks"},

@@ -11,13 +11,13 @@ import (
 	"github.com/faisca/fila/engine"
 )
 
-// applyQueues makes the queues and topics match the configuration, atomically. A failure of the store
+// applyQueues makes the queues, topics and throttles match the configuration, atomically. A failure of the store
 // is returned as it is; any other error is one of the configuration.
 func (b *broker) applyQueues() error {
-	if len(b.cfg.Queues) == 0 && len(b.cfg.Topics) == 0 {
+	if b.cfg.Tables.Empty() {
 		return nil
 	}
-	definition, err := cli.Definition(b.cfg.Queues, b.cfg.Topics)
+	definition, err := b.cfg.Definition()
 	if err != nil {
 		return err
 	}
@@ -45,6 +45,9 @@ func (b *broker) applyQueues() error {
 		e := b.log.Info().Str("queue", c.Queue).Str("action", c.Action)
 		if c.Topic != "" {
 			e = e.Str("topic", c.Topic)
+		}
+		if c.Throttle != "" {
+			e = e.Str("throttle", c.Throttle)
 		}
 		for _, f := range c.Fields {
 			e = e.Str(f.Name, f.From+" → "+f.To)
