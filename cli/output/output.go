@@ -320,7 +320,7 @@ func (p *Printer) cell(name string, v any) string {
 	return Escape(client.Text(v))
 }
 
-// Human is a value as people read it, by the name of its field: *_at and lease_until are times,
+// Human is a value as people read it, by the name of its field: *_at and *_until are times,
 // *_ms durations, shares are percentages, and nil is a dash.
 func (p *Printer) Human(name string, v any) string {
 	n, number := v.(int64)
@@ -347,7 +347,7 @@ func (p *Printer) Human(name string, v any) string {
 }
 
 func isTime(name string) bool {
-	return strings.HasSuffix(name, "_at") || name == "lease_until" || name == "at"
+	return strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until") || name == "at"
 }
 
 // heading is the name of a column whose durations have their units.

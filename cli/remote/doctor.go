@@ -212,6 +212,8 @@ func waiting(p *patient) []finding {
 		switch state {
 		case "throttled", "concurrency":
 			advice += "; raise the limit if it should be higher, more workers do not help"
+		case "held":
+			advice += "; `fila throttles release` ends a hold"
 		case "no_credit":
 			advice += "; `fila budgets credit` or a refill lets them go on"
 		case "busy", "no_consumer":

@@ -49,13 +49,15 @@ func keyRows() []row {
 }
 
 func throttleRows() []row {
-	const columns = "key rate burst concurrency limit tokens held waiting passed refused waited_ms"
+	const columns = "key pattern instances rate burst concurrency limit tokens held waiting held_until passed refused waited_ms"
 	return []row{
 		{
 			name: "throttles list", short: "List throttles with their limits and what they hold back",
 			wire: "FILA.THROTTLE LIST", shape: pages, columns: columns, none: "no throttles",
-			options:  []option{{"match", "MATCH", text, "only throttles that match a `pattern`"}, limit()},
-			examples: []string{"fila throttles list", "fila throttles list --match 'provider:*' -o jsonl"},
+			long: `A throttle whose name ends in * is a pattern: INSTANCES is how many throttles have its limits, each for itself, and
+its other figures are their sums. With --match the throttles of patterns are listed as well.`,
+			options:  []option{{"match", "MATCH", text, "only throttles whose names match a `glob`, also those of patterns"}, limit()},
+			examples: []string{"fila throttles list", "fila throttles list --match 'tenant:*' -o jsonl"},
 		},
 		{
 			name: "throttles show", args: "THROTTLE", short: "Show the limits of a throttle and what it holds back",
@@ -64,6 +66,8 @@ func throttleRows() []row {
 		},
 		{
 			name: "throttles set", args: "THROTTLE", short: "Set the limits of a throttle, in place of those that it had",
+			long: `A name that ends in * is a pattern: each throttle that begins with what precedes the * has these limits, for itself,
+unless it has others of its own.`,
 			wire: "FILA.THROTTLE SET", done: "set $THROTTLE",
 			options: []option{
 				{"rate", "RATE", text, "deliveries a `second`, such as 2.5"},
@@ -73,7 +77,19 @@ func throttleRows() []row {
 				{"adaptive", "ADAPTIVE", yes, "allow fewer of them while work fails"},
 				{"min", "MIN", number, "the fewest that --adaptive leaves, `m`; 1"},
 			},
-			examples: []string{"fila throttles set provider:x --rate 2.5 --burst 10", "fila throttles set tenant:1 --concurrency 4", "fila throttles set provider:x --concurrency 50 --adaptive --min 2"},
+			examples: []string{"fila throttles set provider:x --rate 2.5 --burst 10", "fila throttles set 'tenant:*' --rate 5 --concurrency 4", "fila throttles set provider:x --concurrency 50 --adaptive --min 2"},
+		},
+		{
+			name: "throttles hold", args: "THROTTLE DELAY", short: "Deliver nothing that names a throttle for some time",
+			long: `It may have limits or not. A hold that ends later than DELAY stays; fila throttles release ends it. It outlives a
+restart.`,
+			run: (*call).delayed, wire: "FILA.THROTTLE HOLD", done: "held $THROTTLE",
+			examples: []string{"fila throttles hold provider:x 30s", "fila throttles hold provider:x 2h"},
+		},
+		{
+			name: "throttles release", args: "THROTTLE", short: "End the hold of a throttle",
+			wire: "FILA.THROTTLE HOLD $THROTTLE 0", done: "released $THROTTLE",
+			examples: []string{"fila throttles release provider:x", "fila throttles release provider:x -o json"},
 		},
 		{
 			name: "throttles delete", args: "THROTTLE", short: "Remove the limits of a throttle",

@@ -69,7 +69,7 @@ printed are stored.`,
 		},
 		{
 			name: "reschedule", args: "QUEUE ID DELAY", short: "Make a message ready after a delay; 0s is at once",
-			wire: "FILA.RESCHEDULE", shape: moment, done: "ready at", run: (*call).reschedule,
+			wire: "FILA.RESCHEDULE", shape: moment, done: "ready at", run: (*call).delayed,
 			examples: []string{"fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 0s", "fila reschedule orders 019b7748-d600-7000-8000-02d1a3a5b0c1 15m"},
 		},
 		explainRow(),
@@ -252,7 +252,8 @@ func (c *call) get() error {
 	return err
 }
 
-func (c *call) reschedule() error {
+// delayed sends a row whose argument DELAY is a duration.
+func (c *call) delayed() error {
 	ms, err := asMillis(c.arg("DELAY"))
 	if err != nil {
 		return usagef("DELAY %w", err)
