@@ -10,7 +10,7 @@ func metricsSettings(c *Metrics) []setting {
 			"Fairness keys of each of these queues that have metrics by name: the busiest, deepest, oldest and furthest behind, at most 1,000 of all queues. "+
 				"A key is often the name of a tenant, which may be personal data in what stores the metrics. 0: none."),
 		entry("admin.metrics_throttles", count(&c.Throttles, 100, 0, most),
-			"Throttles that have metrics by name: those with most keys waiting. 0: none."),
+			"Throttles and patterns that have metrics by name: those with most keys waiting. Of the throttles of patterns, as many of the busiest have them as well. 0: none."),
 		entry("admin.metrics_budgets", count(&c.Budgets, 100, 0, most),
 			"Budgets that have metrics by name: those with most keys waiting, and the oldest. "+
 				"A budget often has the name of a customer, which may be personal data in what stores the metrics. 0: none."),

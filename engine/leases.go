@@ -88,7 +88,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	}
 	c.fail(m, LeaseExpired, true)
 	c.failed(m, dead, reason)
-	c.holdFor(m, holdsOf(d))
+	c.holdFor(m, d.Holding())
 	c.observeWork(m, figures.OutcomeExpired)
 	c.endLease(m)
 	switch {

@@ -114,7 +114,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c.observeWork(m, figures.OutcomeNacked)
 	c.failed(m, dead, reason)
 	c.holdFor(m, req.Holds)
-	c.holdFor(m, holdsOf(req.decided))
+	c.holdFor(m, req.decided.Holding())
 	if req.Used != nil {
 		c.settleUse(m, req.Used)
 	}
@@ -154,14 +154,6 @@ func (c *core) holdFor(m *message, holds []HoldFor) {
 			c.holdKey(h.Key, h.For)
 		}
 	}
-}
-
-// holdsOf returns the holds of a decision, which may be nil.
-func holdsOf(d *hook.FailureDecision) []HoldFor {
-	if d == nil {
-		return nil
-	}
-	return d.Holds
 }
 
 // endsByTTL reports whether a failed message ends because its TTL has passed. A message

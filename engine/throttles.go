@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/internal/throttleset"
@@ -87,6 +88,12 @@ func (tx *Tx) Throttle(key string) (info ThrottleInfo, ok bool) { return tx.core
 // first page has cursor 0. A throttle that exists throughout a listing is listed exactly once.
 func (tx *Tx) Throttles(cursor uint64, count int, instances bool, match func(string) bool) (next uint64, list []ThrottleInfo) {
 	return tx.core.order.ListThrottles(cursor, count, instances, match)
+}
+
+// WalkInstances shows up to count throttles in memory that have the limits of patterns, with their deliveries and the time
+// that keys have waited for them, and returns the cursor of the next ones, 0 at the end. The first cursor is 0.
+func (tx *Tx) WalkInstances(cursor uint64, count int, see func(name string, admitted uint64, waited time.Duration)) (next uint64) {
+	return tx.core.order.WalkInstances(cursor, count, see)
 }
 
 // blockers returns the throttles that do not admit a message now, in the order of its throttle keys.

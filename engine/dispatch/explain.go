@@ -131,9 +131,9 @@ func (o *Order) savedBefore(k *Key, t *throttle, need int64) (tokens int64, save
 	return tokens, !t.holds(o.now, tokens+t.reserved)
 }
 
-// LacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
+// lacksOnlyTokens reports whether the throttle admits a message at NextAt, if no other takes the
 // tokens.
-func (b *Blocker) LacksOnlyTokens() bool {
+func (b *Blocker) lacksOnlyTokens() bool {
 	return b.Rate != 0 && b.Concurrency == 0 && b.HeldUntil.IsZero()
 }
 
@@ -154,7 +154,7 @@ func (o *Order) Blocked(k *Key, set *Set, cost uint32) (blocked, slots, held boo
 	for i := range o.limits(set) {
 		if b, blocks := o.blocker(k, set, cost, i); blocks {
 			blocked, held = true, held || !b.HeldUntil.IsZero()
-			slots = slots || !b.LacksOnlyTokens()
+			slots = slots || !b.lacksOnlyTokens()
 		}
 	}
 	return blocked, slots, held
@@ -328,4 +328,14 @@ func (o *Order) ListThrottles(cursor uint64, count int, instances bool, match fu
 		}
 	}
 	return next, list
+}
+
+// WalkInstances shows up to count instances of patterns that are in memory: how often each has admitted a message, and for
+// how long keys have waited for it. It returns the cursor of the next ones, 0 at the end; the first cursor is 0.
+func (o *Order) WalkInstances(cursor uint64, count int, see func(name string, admitted uint64, waited time.Duration)) (next uint64) {
+	return o.instances.Walk(cursor, count, func(t *throttle) {
+		if !t.gone && t.set.pattern != nil {
+			see(t.name, t.admitted, time.Duration(t.waitedSum(o.now)))
+		}
+	})
 }

@@ -123,6 +123,14 @@ type FailureDecision struct {
 	Holds  []HoldFor      // of throttle keys that the message names, in their order
 }
 
+// Holding returns the holds of a decision; nil: there is no decision, or it has none.
+func (d *FailureDecision) Holding() []HoldFor {
+	if d == nil {
+		return nil
+	}
+	return d.Holds
+}
+
 // HoldFor is for how long a throttle key is held.
 type HoldFor struct {
 	Key string

@@ -25,7 +25,7 @@ type limit struct {
 func limits() (lines, imports, methods, exports limit) {
 	return limit{"lines without tests", 8000, map[string]int{"engine": 20_513, "commands": 13_412}},
 		limit{"imports of ours", 12, map[string]int{"commands": 17, "internal/broker": 24}},
-		limit{"methods", 120, map[string]int{"engine.core": 367, "engine.Tx": 150, "engine/dispatch.Order": 151}},
+		limit{"methods", 120, map[string]int{"engine.core": 367, "engine.Tx": 151, "engine/dispatch.Order": 151}},
 		limit{"exported names", 70, map[string]int{"engine/dispatch": 98, "engine/figures": 82}}
 }
 

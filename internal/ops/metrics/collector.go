@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Queues    int // queues with series by name; 0: none
 	Keys      int // fairness keys with series, of each queue; 0: none
-	Throttles int // throttles with series; 0: none
+	Throttles int // throttles and patterns with series, and as many throttles of patterns; 0: none
 	Budgets   int // budgets with series; 0: none
 
 	Now     func() time.Time // the clock by which a scrape is timed
@@ -32,7 +32,8 @@ type Collector struct {
 
 	// Of the loop:
 	queues    queues
-	throttles places
+	throttles places // of settings and patterns
+	instances places // of throttles of patterns
 	budgets   places
 	current   *reading // under way or the last one; nil: there was none
 

@@ -365,3 +365,49 @@ func TestAScrapeIsRefusedInATransaction(t *testing.T) {
 		t.Errorf("done %v, %v", task.Done(), errs[0])
 	}
 }
+
+// TestTheBusiestThrottlesOfAPatternHaveSeries: beside the sums of the pattern, as many as there are places, by deliveries and
+// by the time that keys have waited, in turns.
+func TestTheBusiestThrottlesOfAPatternHaveSeries(t *testing.T) {
+	b := start(t, Config{Throttles: 2})
+	b.create("jobs")
+	b.do(func(tx *engine.Tx) error {
+		return tx.SetThrottle("tenant:*", engine.ThrottleOptions{Rate: new(1e-9), Burst: new(uint64(9))})
+	})
+	for tenant, n := range map[string]int{"idle": 1, "busy": 5, "stopped": 11} {
+		for range n {
+			req := &engine.Enqueue{Queue: "jobs", Key: tenant, Meta: engine.Meta{Throttles: []string{"tenant:" + tenant}}, Payload: []byte("x")}
+			if err := b.Prepare(req); err != nil {
+				t.Fatal(err)
+			}
+			b.do(func(tx *engine.Tx) error { _, err := tx.Enqueue(req); return err })
+		}
+	}
+	for range 6 {
+		b.deliver("jobs")
+	}
+	b.do(func(tx *engine.Tx) error { return tx.Hold("tenant:stopped", time.Minute) })
+	b.Advance(time.Second)
+	b.do(func(tx *engine.Tx) error { return tx.Hold("tenant:stopped", 0) })
+	for range 11 {
+		b.deliver("jobs")
+	}
+	b.Advance(time.Second)
+	b.do(func(tx *engine.Tx) error { return tx.Hold("provider", 90*time.Second) })
+	counters, gauges := series(b.families(nil))
+	wantSeries(t, counters, map[string]float64{
+		`fila_throttle_passed_total{throttle=tenant:*}`:       15,
+		`fila_throttle_passed_total{throttle=tenant:stopped}`: 9,
+		`fila_throttle_passed_total{throttle=tenant:busy}`:    5,
+	})
+	wantSeries(t, gauges, map[string]float64{
+		`fila_throttle_waiting_keys{throttle=tenant:*}`:       1,
+		`fila_throttle_waiting_keys{throttle=tenant:stopped}`: 1,
+		`fila_throttle_hold_seconds{throttle=provider}`:       90,
+		`fila_throttle_hold_seconds{throttle=tenant:*}`:       0,
+		`fila_throttle_instances{}`:                           3,
+	})
+	if _, is := counters[`fila_throttle_passed_total{throttle=tenant:idle}`]; is {
+		t.Error("three throttles of a pattern have series, of two places")
+	}
+}

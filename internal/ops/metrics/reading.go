@@ -30,7 +30,8 @@ type reading struct {
 	cursor    uint64
 	missing   []string
 	top       *top     // nil: the collection of these names has not begun
-	names     []string // that top has chosen
+	busy      *busiest // of throttles of patterns; nil: the collection has not begun
+	names     []string // that were chosen
 	done      bool
 
 	page      engine.FiguresPage
@@ -62,7 +63,9 @@ const (
 	queueUnits    = 6
 	keyUnits      = 4
 	throttleUnits = 16 // of a page
-	budgetUnits   = 2  // of a page
+	instanceUnits = 16 // of a page of instancePage, which a scrape walks all of
+	instancePage  = 256
+	budgetUnits   = 2 // of a page
 	namesPage     = 32
 )
 
@@ -70,7 +73,7 @@ const (
 // it continues in a later turn.
 func (r *reading) advance(tx *engine.Tx) error {
 	r.advanced = tx.Now()
-	steps := [...]func(*engine.Tx) error{r.readQueues, r.seeQueues, r.missQueues, r.readKeys, r.readThrottles, r.readBudgets, r.readEngine}
+	steps := [...]func(*engine.Tx) error{r.readQueues, r.seeQueues, r.missQueues, r.readKeys, r.readThrottles, r.readInstances, r.readBudgets, r.readEngine}
 	for ; r.step < len(steps); r.step, r.at = r.step+1, 0 {
 		if err := steps[r.step](tx); err != nil {
 			return err
@@ -191,6 +194,36 @@ func (r *reading) readThrottles(tx *engine.Tx) error {
 	return err
 }
 
+// readInstances chooses the throttles of patterns that have series, by the rule of keys, and reads them.
+func (r *reading) readInstances(tx *engine.Tx) error {
+	c := r.collector
+	if c.cfg.Throttles == 0 {
+		return nil
+	}
+	if r.names == nil {
+		if r.busy == nil {
+			r.busy = newBusiest(c.cfg.Throttles, &c.instances)
+		}
+		for more := true; more; more = r.cursor != 0 {
+			if err := tx.Each(&r.at, r.at+1, instanceUnits, func(int) { r.cursor = tx.WalkInstances(r.cursor, instancePage, r.busy.offer) }); err != nil {
+				return err
+			}
+		}
+		r.names, r.at = r.busy.choose(r.page.Now), 0
+	}
+	err := tx.Each(&r.at, len(r.names), 1, func(i int) {
+		info, ok := tx.Throttle(r.names[i])
+		shown := func(t throttleSample) bool { return t.Key == info.Key } // a setting that went meanwhile
+		if ok && info.Pattern != "" && !slices.ContainsFunc(r.throttles, shown) {
+			r.throttles = append(r.throttles, c.instances.by[info.Key].seeThrottle(&info))
+		}
+	})
+	if err == nil {
+		r.names = nil
+	}
+	return err
+}
+
 func (r *reading) readBudgets(tx *engine.Tx) error {
 	c := r.collector
 	if c.cfg.Budgets == 0 {
@@ -249,7 +282,7 @@ func (r *reading) write(f *families, rights *Rights) {
 	}
 	if rights.Throttles {
 		for i := range r.throttles {
-			r.throttles[i].write(f)
+			r.throttles[i].write(f, now)
 		}
 	}
 	if rights.Budgets {

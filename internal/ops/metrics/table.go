@@ -142,6 +142,7 @@ const (
 	throttlePassed
 	throttleRefused
 	throttleWaited
+	throttleHeldSeconds
 	throttleAdaptive
 	throttleCuts
 

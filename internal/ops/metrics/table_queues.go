@@ -99,7 +99,9 @@ func topicRows() []row {
 	}
 }
 
-const textThrottles = "`admin.metrics_throttles` throttles have figures: those with most keys waiting. A throttle stays for at least ten minutes."
+const textThrottles = "`admin.metrics_throttles` throttles and patterns have figures: those with most keys waiting. Those of a pattern are the sums over its " +
+	"throttles, its tokens those of a new one. Of the throttles of patterns as many have figures as well: those with most deliveries and those for which keys have waited " +
+	"longest take turns in filling the places. A throttle stays for at least ten minutes."
 
 func throttleRows() []row {
 	t := []string{labelThrottle}
@@ -113,6 +115,7 @@ func throttleRows() []row {
 		{throttlePassed, Metric{"throttle_passed_total", Counter, t, "Deliveries that the throttle admitted.", "`FILA.THROTTLE GET`: `passed`"}},
 		{throttleRefused, Metric{"throttle_refused_total", Counter, t, "Times that the throttle stopped keys.", "`FILA.THROTTLE GET`: `refused`"}},
 		{throttleWaited, Metric{"throttle_wait_seconds_total", Counter, t, "Time that keys have waited for the throttle, all together.", "`FILA.THROTTLE GET`: `waited_ms`"}},
+		{throttleHeldSeconds, Metric{"throttle_hold_seconds", Gauge, t, "Time until the end of the hold of a throttle, 0 if it is not held.", "`FILA.THROTTLE GET`: `held_until`"}},
 		{throttleAdaptive, Metric{"throttle_adaptive_limit", Gauge, t, "Live leases that an adaptive throttle allows now, of which the whole part counts.", "`FILA.THROTTLE GET`: `limit`"}},
 		{throttleCuts, Metric{"throttle_cuts_total", Counter, t, "Failures that have cut the limit of an adaptive throttle.", "`FILA.THROTTLE GET`: `cuts`"}},
 	}

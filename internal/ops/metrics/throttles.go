@@ -20,7 +20,7 @@ func (p *place) seeThrottle(i *engine.ThrottleInfo) throttleSample {
 }
 
 // write writes the series of a throttle.
-func (t *throttleSample) write(f *families) {
+func (t *throttleSample) write(f *families, now time.Time) {
 	l := label(labelThrottle, text(t.Key))
 	f.value(throttleTokens, t.Tokens, l)
 	f.count(throttleBurst, t.Burst, l)
@@ -31,6 +31,11 @@ func (t *throttleSample) write(f *families) {
 	f.count(throttlePassed, t.passed, l)
 	f.count(throttleRefused, t.refused, l)
 	f.value(throttleWaited, time.Duration(t.waited).Seconds(), l)
+	hold := time.Duration(0)
+	if !t.HeldUntil.IsZero() {
+		hold = max(t.HeldUntil.Sub(now), 0)
+	}
+	f.value(throttleHeldSeconds, hold.Seconds(), l)
 	if t.Min > 0 {
 		f.value(throttleAdaptive, t.Limit, l)
 		f.count(throttleCuts, t.cuts, l)
