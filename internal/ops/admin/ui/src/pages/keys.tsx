@@ -15,7 +15,7 @@ import { patternOf } from "./overview";
 /** states are those of FILA.KEYS. */
 export function stateOf(state: string): { tone: Tone; name: string } {
 	const tones: Record<string, Tone> = {
-		ready: "ready", leased: "busy", throttled: "wait", concurrency: "wait", no_credit: "wait", ordered: "wait", gathering: "wait", paused: "quiet", busy: "busy", no_consumer: "alone",
+		ready: "ready", leased: "busy", held: "wait", throttled: "wait", concurrency: "wait", no_credit: "wait", ordered: "wait", gathering: "wait", paused: "quiet", busy: "busy", no_consumer: "alone",
 		dead: "bad", delayed: "quiet", loading: "quiet", empty: "quiet",
 	};
 	return { tone: tones[state] ?? "quiet", name: state.replace("_", " ") };

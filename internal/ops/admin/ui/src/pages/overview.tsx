@@ -44,7 +44,7 @@ export function troubles(q: Fields): Trouble[] {
 	if (!dlq && state === "no_consumer") {
 		all.push({ word: "no consumer", tone: "alone", why: text(q.reason) });
 	}
-	if (!dlq && ["throttled", "concurrency", "no_credit", "ordered"].includes(state)) {
+	if (!dlq && ["held", "throttled", "concurrency", "no_credit", "ordered"].includes(state)) {
 		all.push({ word: state.replace("_", " "), tone: "wait", why: text(q.reason) });
 	}
 	if (!dlq && num(q.oldest_ready_ms) > oldMs) {

@@ -1,17 +1,29 @@
 import type { Bytes, Fields } from "../api";
 import type { Action, Values } from "../app";
-import { ago, count, duration, percent } from "../format";
+import { ago, count, duration, percent, plural } from "../format";
+import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Empty, Level, Num } from "../ui";
 import { bytes, key, maybe, num, text } from "../value";
 import { List } from "./listing";
 
+/** ofPattern tells whether a throttle has the limits of a pattern. */
+const ofPattern = (t: Fields) => t.pattern !== null && t.pattern !== undefined;
+
+/** isPattern tells whether it is a pattern: each throttle with its prefix has its limits, for itself. */
+const isPattern = (t: Fields) => t.instances !== null && t.instances !== undefined;
+
+/** isSet tells whether it has a setting of its own, which one that is only held has not. */
+const isSet = (t: Fields) => !ofPattern(t) && (t.rate !== null || t.concurrency !== null);
+
 function set(t?: Fields): Action {
 	const had = (name: string) => (t && t[name] !== null && t[name] !== undefined ? text(t[name]) : "");
 	const name = t ? bytes(t.key) : undefined;
 	return {
-		label: t ? "Change" : "New throttle", title: t ? `Change ${text(name)}` : "New throttle", need: { command: "FILA.THROTTLE SET" }, submit: "Set",
-		text: "It limits the messages of all queues that name it, at once, also those that wait.",
+		label: !t ? "New throttle" : isSet(t) ? "Change" : "Set limits", title: t ? `Change ${text(name)}` : "New throttle", need: { command: "FILA.THROTTLE SET" }, submit: "Set",
+		text: t && isPattern(t) ? `Each throttle that begins with ${text(name).slice(0, -1)} has these limits, for itself, unless it has limits of its own or a longer pattern covers it.`
+			: t && ofPattern(t) ? `It has the limits of ${text(t.pattern)} until it gets these, for itself alone.`
+			: "It limits the messages of all queues that name it, at once, also those that wait. With a name that ends in * each throttle with that prefix has the limits, for itself.",
 		fields: [
 			...(t ? [] : [{ name: "key", label: "Name", required: true, placeholder: "tenant:acme" }]),
 			{ name: "rate", label: "Messages per second", value: had("rate"), placeholder: "no limit" },
@@ -30,6 +42,24 @@ function set(t?: Fields): Action {
 	};
 }
 
+/** hold stops what names a throttle for some time. */
+function hold(name: Bytes, after: () => void): Action {
+	return {
+		label: "Hold", title: `Hold the throttle ${text(name)}`, need: { command: "FILA.THROTTLE HOLD" }, submit: "Hold", after,
+		text: "No message that names it is delivered for that time. What is leased stays leased.",
+		fields: [{ name: "ms", label: "For, ms", kind: "number", min: 1, value: "60000", required: true }],
+		words: (v) => ["FILA.THROTTLE", "HOLD", name, v.ms ?? ""], done: () => "The throttle is held.",
+	};
+}
+
+function release(name: Bytes, after: () => void): Action {
+	return {
+		label: "End the hold", title: `End the hold of ${text(name)}`, need: { command: "FILA.THROTTLE HOLD" }, submit: "End the hold", after,
+		text: "Its messages are delivered at once, as its limits allow.",
+		words: () => ["FILA.THROTTLE", "HOLD", name, "0"], done: () => "The hold has ended.",
+	};
+}
+
 function remove(name: Bytes, waiting: number, after: () => void): Action {
 	return {
 		label: "Remove", title: `Remove the throttle ${text(name)}`, need: { command: "FILA.THROTTLE DEL" },
@@ -42,10 +72,10 @@ export function Throttles({ route }: { route: Route }) {
 	return (
 		<List route={route} of={{
 			title: "Throttles", what: "throttles", filter: "Filter by name", words: ["FILA.THROTTLE", "LIST"], command: "FILA.THROTTLE LIST", create: set(),
-			sub: "Limits of rate and of leases that messages name, across queues.", id: (t) => key(bytes(t.key)),
+			sub: "Limits of rate and of leases that messages name, across queues. A filter shows the throttles of patterns as well.", id: (t) => key(bytes(t.key)),
 			empty: <Empty title="There is no throttle yet.">Messages name throttles, such as the one of a tenant or of a provider; a name without limits does nothing.</Empty>,
 			columns: (reload) => [
-				{ name: "Throttle", head: true, wide: true, sort: (t) => text(t.key), cell: (t) => <>{text(t.key)}{num(t.by_cost) === 1 && <> <small>by cost</small></>}</> },
+				{ name: "Throttle", head: true, wide: true, sort: (t) => text(t.key), cell: (t) => <Name t={t} /> },
 				{ name: "Tokens", sort: (t) => num(t.tokens), cell: (t) => (t.rate === null ? <span class="zero">–</span> : (
 					<span class="gauge"><Level value={num(t.tokens)} max={num(t.burst)} tone={num(t.tokens) < 1 ? "wait" : undefined} label={`${text(t.tokens)} of ${text(t.burst)} tokens`} />
 						<span>{count(Math.floor(num(t.tokens)))} of {text(t.burst)}</span></span>
@@ -54,12 +84,39 @@ export function Throttles({ route }: { route: Route }) {
 				{ name: "Next token", right: true, cell: (t) => (t.next_at === null ? <span class="zero">–</span> : ago(maybe(t.next_at))) },
 				{ name: "Leases", sort: (t) => num(t.held), cell: (t) => <Leases t={t} /> },
 				{ name: "Keys waiting", right: true, sort: (t) => num(t.waiting), cell: (t) => (num(t.waiting) > 0 ? <Badge tone="wait">{count(num(t.waiting))}</Badge> : <Num n={0} />) },
+				{ name: "Held", right: true, hint: "No message that names it is delivered before", sort: (t) => num(t.held_until), cell: (t) => <Held t={t} /> },
 				{ name: "Passed", right: true, sort: (t) => num(t.passed), cell: (t) => <Num n={num(t.passed)} /> },
 				{ name: "Waited", right: true, hint: "By all keys together", sort: (t) => num(t.waited_ms), cell: (t) => duration(num(t.waited_ms)) },
-				{ name: "Actions", cell: (t) => <span class="rowactions"><ActionButton small action={{ ...set(t), after: reload }} /><ActionButton small action={remove(bytes(t.key), num(t.waiting), reload)} /></span> },
+				{ name: "Actions", cell: (t) => (
+					<span class="rowactions">
+						<ActionButton small action={{ ...set(t), after: reload }} />
+						{!isPattern(t) && <ActionButton small action={t.held_until === null ? hold(bytes(t.key), reload) : release(bytes(t.key), reload)} />}
+						{isSet(t) && <ActionButton small action={remove(bytes(t.key), num(t.waiting), reload)} />}
+					</span>
+				) },
 			],
 		}} />
 	);
+}
+
+function Name({ t }: { t: Fields }) {
+	return (
+		<>
+			{text(t.key)}
+			{num(t.by_cost) === 1 && <> <small>by cost</small></>}
+			{isPattern(t) && <> <small>pattern, <a href={to(["throttles"], { match: text(t.key) })}>{plural(num(t.instances), "throttle")}</a></small></>}
+			{ofPattern(t) && <> <small>of {text(t.pattern)}</small></>}
+		</>
+	);
+}
+
+/** Held shows for how long a throttle is still held. */
+function Held({ t }: { t: Fields }) {
+	const until = maybe(t.held_until);
+	if (until === null) {
+		return <span class="zero">–</span>;
+	}
+	return <Badge tone="wait" title={new Date(until).toISOString()}>{duration(Math.max(0, Math.ceil((until - Date.now()) / 1000) * 1000))} left</Badge>;
 }
 
 function Leases({ t }: { t: Fields }) {
