@@ -54,7 +54,7 @@ function hold(name: Bytes, after: () => void): Action {
 
 function release(name: Bytes, after: () => void): Action {
 	return {
-		label: "End the hold", title: `End the hold of ${text(name)}`, need: { command: "FILA.THROTTLE HOLD" }, submit: "End the hold", after,
+		label: "End hold", title: `End the hold of ${text(name)}`, need: { command: "FILA.THROTTLE HOLD" }, submit: "End the hold", after,
 		text: "Its messages are delivered at once, as its limits allow.",
 		words: () => ["FILA.THROTTLE", "HOLD", name, "0"], done: () => "The hold has ended.",
 	};
@@ -76,15 +76,13 @@ export function Throttles({ route }: { route: Route }) {
 			empty: <Empty title="There is no throttle yet.">Messages name throttles, such as the one of a tenant or of a provider; a name without limits does nothing.</Empty>,
 			columns: (reload) => [
 				{ name: "Throttle", head: true, wide: true, sort: (t) => text(t.key), cell: (t) => <Name t={t} /> },
-				{ name: "Tokens", sort: (t) => num(t.tokens), cell: (t) => (t.rate === null ? <span class="zero">–</span> : (
+				{ name: "Tokens", hint: "In the bucket, and how many it gets a second", sort: (t) => num(t.tokens), cell: (t) => (t.rate === null ? <span class="zero">–</span> : (
 					<span class="gauge"><Level value={num(t.tokens)} max={num(t.burst)} tone={num(t.tokens) < 1 ? "wait" : undefined} label={`${text(t.tokens)} of ${text(t.burst)} tokens`} />
-						<span>{count(Math.floor(num(t.tokens)))} of {text(t.burst)}</span></span>
+						<span>{count(Math.floor(num(t.tokens)))} of {text(t.burst)}<small> {text(t.rate)}/s</small></span></span>
 				)) },
-				{ name: "Rate", right: true, sort: (t) => num(t.rate), cell: (t) => (t.rate === null ? <span class="zero">–</span> : `${text(t.rate)}/s`) },
-				{ name: "Next token", right: true, cell: (t) => (t.next_at === null ? <span class="zero">–</span> : ago(maybe(t.next_at))) },
+				{ name: "Goes on", right: true, hint: "At the end of its hold, or when the next token comes", sort: (t) => Math.max(num(t.held_until), num(t.next_at)), cell: (t) => <Next t={t} /> },
 				{ name: "Leases", sort: (t) => num(t.held), cell: (t) => <Leases t={t} /> },
 				{ name: "Keys waiting", right: true, sort: (t) => num(t.waiting), cell: (t) => (num(t.waiting) > 0 ? <Badge tone="wait">{count(num(t.waiting))}</Badge> : <Num n={0} />) },
-				{ name: "Held", right: true, hint: "No message that names it is delivered before", sort: (t) => num(t.held_until), cell: (t) => <Held t={t} /> },
 				{ name: "Passed", right: true, sort: (t) => num(t.passed), cell: (t) => <Num n={num(t.passed)} /> },
 				{ name: "Waited", right: true, hint: "By all keys together", sort: (t) => num(t.waited_ms), cell: (t) => duration(num(t.waited_ms)) },
 				{ name: "Actions", cell: (t) => (
@@ -110,13 +108,14 @@ function Name({ t }: { t: Fields }) {
 	);
 }
 
-/** Held shows for how long a throttle is still held. */
-function Held({ t }: { t: Fields }) {
+/** Next shows for how long a throttle is still held, or when it has tokens for the next message. */
+function Next({ t }: { t: Fields }) {
 	const until = maybe(t.held_until);
-	if (until === null) {
-		return <span class="zero">–</span>;
+	if (until !== null) {
+		const left = duration(Math.max(0, Math.ceil((until - Date.now()) / 1000) * 1000));
+		return <Badge tone="wait" title={`held until ${new Date(until).toISOString()}`}>held, {left} left</Badge>;
 	}
-	return <Badge tone="wait" title={new Date(until).toISOString()}>{duration(Math.max(0, Math.ceil((until - Date.now()) / 1000) * 1000))} left</Badge>;
+	return t.next_at === null ? <span class="zero">–</span> : <>{ago(maybe(t.next_at))}</>;
 }
 
 function Leases({ t }: { t: Fields }) {
@@ -128,7 +127,7 @@ function Leases({ t }: { t: Fields }) {
 	return (
 		<span class="gauge">
 			<Level value={num(t.held)} max={num(t.concurrency)} tone={num(t.held) >= limit ? "wait" : undefined} label={`${count(num(t.held))} of ${text(t.concurrency)} leases, ${percent(num(t.held) / Math.max(1, limit))} of what is allowed now`} />
-			<span>{count(num(t.held))} of {count(limit)}{adaptive && <small title={`Follows failures between ${text(t.min)} and ${text(t.concurrency)}; ${text(t.cuts)} cuts`}> adaptive, {text(t.cuts)} cuts</small>}</span>
+			<span>{count(num(t.held))} of {count(limit)}{adaptive && <small title={`Adaptive: follows failures between ${text(t.min)} and ${text(t.concurrency)}; ${text(t.cuts)} cuts`}> {text(t.cuts)} cuts</small>}</span>
 		</span>
 	);
 }
