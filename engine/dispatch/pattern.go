@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -271,6 +272,9 @@ func (o *Order) assign(t *throttle, to *terms) {
 // owner, or for all classes in its line.
 func (o *Order) drop(t *throttle) {
 	delete(o.throttles, t.name)
+	if n := len(o.throttles); n <= shrunkMax && o.peak >= shrinks*max(n, shrunkMax/shrinks) {
+		o.throttles, o.peak = maps.Collect(maps.All(o.throttles)), n // a map keeps the memory of its greatest size
+	}
 	o.strike(t)
 	o.leaveUnset(t)
 	o.named(t)
@@ -299,6 +303,7 @@ type kept struct {
 	unnamed  intrusive.Heap[*throttle] // dated, by the time at which they equal new ones
 	live     int                       // instances in memory
 	evicted  uint64                    // instances that were forgotten before, because there were too many
+	peak     int                       // the most entries that Order.throttles has had since it was made
 
 	sweeping bool // patterns have changed
 	sweptTo  uint64
@@ -310,6 +315,8 @@ const (
 	suspectTime = 50e6
 	// suspectsMax is how many of them are looked at without waiting that long.
 	suspectsMax = 1 << 16
+	// shrunkMax is with how many throttles their table is copied to a smaller one, if it has had shrinks times as many.
+	shrunkMax, shrinks = 8192, 64
 	// cutKept is for how many nanoseconds after its last lease an adaptive limit is kept that was cut.
 	cutKept = 600e9
 )

@@ -219,5 +219,10 @@ func TestAnInstanceTakesFewBytes(t *testing.T) {
 	if left := len(h.o.throttles); left != 0 || !h.o.instances.Empty() {
 		t.Errorf("%d instances are left", left)
 	}
+	h.o.suspects = nil
+	if left := (float64(heap()) - float64(before)) / n; left > 1 {
+		t.Errorf("%.1f bytes are left of each instance that was forgotten", left)
+	}
 	runtime.KeepAlive(names)
+	runtime.KeepAlive(h)
 }

@@ -23,6 +23,7 @@ func (o *Order) addThrottle(key string, set Limits) *throttle {
 func (o *Order) newThrottle(key string, set *terms) *throttle {
 	t := &throttle{name: key, set: set, extra: &noExtra, tokens: float64(set.Burst), at: o.now, timer: -1}
 	o.throttles[key] = t
+	o.peak = max(o.peak, len(o.throttles))
 	return t
 }
 
