@@ -90,7 +90,7 @@ func throttleGet() Spec {
 			"through and tries that were not; waited_ms is what all keys have waited together; next_at is when the tokens for the next message come, nil if no key waits for tokens; by_cost is 1 if a message takes its cost in tokens; " +
 			"min, limit and cuts are nil unless it is adaptive: limit is what it allows now, of which the whole part counts, from min to concurrency, and cuts how many failures have cut it since it was set or the broker has started; " +
 			"pattern is the pattern whose limits the throttle has, nil if it has a setting of its own; instances is nil but for a pattern: how many of its throttles are in memory; held_until is until when FILA.THROTTLE HOLD holds it, else nil. " +
-			"The counters of a pattern are sums over all of its throttles, its tokens are those of a new one. A throttle of a pattern that is not in memory is shown as a new one.",
+			"The counters of a pattern are sums over all of its throttles, its waiting counts the keys that they have stopped, its tokens are those of a new one. A throttle of a pattern that is not in memory is shown as a new one.",
 		Args: []Arg{{Name: "key", Type: String}},
 		Examples: []Example{
 			{"FILA.THROTTLE GET provider:x", "(nil)"},

@@ -94,6 +94,10 @@ func TestExportedQueuesAreAppliedAsTheyAre(t *testing.T) {
 	b.do("FILA.TOPIC", "BIND", "order.placed", "orders")
 	b.do("FILA.TOPIC", "BIND", "order.placed", "shared", "HEADER", "kind", "a*", "HEADER", `x-"y" \`, "\\*", "HEADER", "kind", "*b")
 	b.do("FILA.TOPIC", "BIND", "odd \"topic\" é", `odd "name" \ é`, "HEADER", "\tk", "\x01")
+	b.do("FILA.THROTTLE", "SET", "tenant:*", "RATE", "2.5", "BURST", "10")
+	b.do("FILA.THROTTLE", "SET", "tokens", "RATE", "1500", "BY", "COST")
+	b.do("FILA.THROTTLE", "SET", "crm", "CONCURRENCY", "50", "ADAPTIVE", "MIN", "2")
+	b.want(0, "", "", "fila throttles hold held 1h")
 	b.want(0, "", "", "fila queues export --scripts hooks > queues.toml")
 	b.want(0, "nothing to do", "", "fila queues apply queues.toml --dry-run")
 	if source, err := os.ReadFile(filepath.Join(b.dir, "hooks", "orders.on_enqueue.lua")); err != nil || string(source) != hookSource {
@@ -108,6 +112,12 @@ func TestExportedQueuesAreAppliedAsTheyAre(t *testing.T) {
 	if want := "[[topics]]\nname = \"order.placed\"\nqueue = \"shared\"\nheaders = { kind = [\"a*\", \"*b\"], \"x-\\\"y\\\" \\\\\" = \"\\\\*\" }\n"; !strings.HasSuffix(out, "\n\n"+want) || strings.Count(out, "[[topics]]") != 1 {
 		t.Errorf("%s\nwant at its end\n%s", out, want)
 	}
+	b.do("FILA.THROTTLE", "SET", "tenant:*", "RATE", "3", "BURST", "10", "CONCURRENCY", "4")
+	b.want(0, "~ throttle tenant:* rate 3 → 2.5, concurrency 4 → none\n", "", "fila queues apply queues.toml")
+	b.do("FILA.THROTTLE", "SET", "more", "RATE", "3")
+	b.do("FILA.THROTTLE", "DEL", "crm")
+	b.want(0, "+ throttle crm concurrency 50, adaptive 1, min 2\n- throttle more\n", "", "fila queues apply queues.toml --prune")
+	b.want(0, "", "", "fila throttles release held")
 	b.do("FILA.TOPIC", "BIND", "more", "orders")
 	b.do("FILA.TOPIC", "BIND", "order.placed", "orders", "HEADER", "kind", "\x1b\\[2J")
 	b.want(0, "~ bind orders to order.placed kind \"\\x1b\\\\[2J\" → none\n", "", "fila queues apply queues.toml")
