@@ -117,7 +117,13 @@ func FuzzLedger(f *testing.F)  { fuzzRecord(f, fullLedgerEntry()) }
 func FuzzReplica(f *testing.F) { fuzzRecord(f, fullReplica()) }
 func FuzzBinding(f *testing.F) { fuzzRecord(f, fullBinding()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
-func FuzzAct(f *testing.F)     { fuzzRecord(f, fullAct()) }
+func FuzzGroup(f *testing.F)   { fuzzRecord(f, fullGroup()) }
+func FuzzGroupMessage(f *testing.F) {
+	fuzzRecord(f, fullGroupMessage())
+}
+func FuzzGroupCount(f *testing.F) { fuzzRecord(f, fullGroupCount()) }
+func FuzzGroupEnd(f *testing.F)   { fuzzRecord(f, fullGroupEnd()) }
+func FuzzAct(f *testing.F)        { fuzzRecord(f, fullAct()) }
 func FuzzKey(f *testing.F) {
 	fuzzRecord(f, &storage.Key{Weight: 7, Paused: true, Pinned: true, MaxDepth: 500})
 }

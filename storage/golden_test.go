@@ -34,7 +34,7 @@ func fullMessage() *storage.Message {
 	return &storage.Message{
 		Payload: []byte("hello"),
 		Headers: []storage.Header{{Name: []byte("trace"), Value: []byte("abc")}, {Name: []byte("empty")}, {}},
-		Meta:    storage.Meta{Throttles: []string{"api", "", "tenant:acme"}, Weight: 3, Cost: 2, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true}, ReadyAt: 1_700_000_000_000_000_000,
+		Meta:    storage.Meta{Throttles: []string{"api", "", "tenant:acme"}, Weight: 3, Cost: 2, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true, MemberOf: 1<<32 + 7, Died: true}, ReadyAt: 1_700_000_000_000_000_000,
 		Dead: &storage.Dead{
 			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
@@ -58,7 +58,7 @@ func fullFailure() *storage.Failure {
 
 func fullLease() *storage.Lease {
 	return &storage.Lease{
-		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true}, LeasedAt: 1_700_000_000_000_000_000,
+		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true, MemberOf: 1<<32 + 7, Died: true}, LeasedAt: 1_700_000_000_000_000_000,
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true, Retrying: true,
 		FirstLeasedAt: 1_699_999_980_000_000_000,
 		Failures:      []storage.Failure{*fullFailure()},
@@ -100,6 +100,31 @@ func fullBudget() *storage.Budget {
 		Refill: 100_000, RefillMax: 300_000, Expression: "@monthly", Zone: "Europe/Berlin",
 		NextAt: 1_701_385_200_000_000_000, LastAt: 1_700_000_000_000_000_000,
 		UseAt: 1_700_000_000_000_000_001, UseAmount: 30, UseCount: 2, Refuse: true, Detail: true,
+	}
+}
+
+func fullGroup() *storage.Group {
+	return &storage.Group{
+		Name: "import-7", WhenDone: true, OpenedAt: 1_700_000_000_000_000_000, ExpireAt: 1_700_000_060_000_000_000, SealedAt: 1_700_000_001_000_000_000,
+		CancelledAt: 1_700_000_002_000_000_000, Error: "it has expired", Outer: 1<<32 + 7,
+	}
+}
+
+func fullGroupMessage() *storage.GroupMessage {
+	return &storage.GroupMessage{
+		Queue: "reports", Key: "acme", Priority: 10, Delay: 1_000_000_000, At: 1_700_000_060_000_000_000, TTL: 60_000_000_000,
+		Message: (&storage.Message{Payload: []byte("hello")}).Append(nil),
+	}
+}
+
+func fullGroupCount() *storage.GroupCount {
+	return &storage.GroupCount{Pending: 1, Buried: 2, Done: 300, Dead: 4, Cancelled: 5}
+}
+
+func fullGroupEnd() *storage.GroupEnd {
+	return &storage.GroupEnd{
+		Number: 1<<32 + 7, Cancelled: true, Done: 300, Dead: 6, CancelledNumber: 5, Message: storage.ID{1, 15: 2}, Error: "it has expired",
+		OpenedAt: 1_700_000_000_000_000_000, SealedAt: 1_700_000_001_000_000_000, EndedAt: 1_700_000_002_000_000_000,
 	}
 }
 
@@ -186,6 +211,14 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"key_holders":          storage.AppendHoldersKey(nil, goldenID(t)),
 		"record_holders":       (&storage.Holders{Messages: []string{string(mk.Append(nil))}}).Append(nil),
 		"record_with_body":     storage.WithBody((&storage.Message{Payload: []byte("hello"), Meta: storage.Meta{Weight: 7}}).Append(nil), goldenID(t)),
+		"key_group":            storage.AppendGroupKey(nil, 1<<32+7),
+		"key_group_message":    storage.AppendGroupMessageKey(nil, 1<<32+7),
+		"key_group_count":      storage.AppendGroupCountKey(nil, 1<<32+7, 42),
+		"key_group_end":        storage.AppendGroupEndKey(nil, 1_700_000_000_000_000_000, "import-7"),
+		"record_group":         fullGroup().Append(nil),
+		"record_group_message": fullGroupMessage().Append(nil),
+		"record_group_count":   fullGroupCount().Append(nil),
+		"record_group_end":     fullGroupEnd().Append(nil),
 		"key_replica":          storage.ReplicaKey(),
 		"record_replica":       fullReplica().Append(nil),
 		"key_user":             storage.UserKey("worker"),

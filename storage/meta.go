@@ -31,6 +31,9 @@ type Meta struct {
 	Body      ID                // that has the payload and the headers, see body.go; zero: the record itself has them
 	Retries   *queueset.Retries // how it is retried, in place of its queue's settings; nil: nothing of that is given. It is never changed
 
+	MemberOf uint64 // number of the group of which it is a member; 0: none
+	Died     bool   // of a member: the group counts it as dead
+
 	UntilLease bool // Unique is free from the lease of the message on
 	// Rewritten says that the record of the message has been put over an earlier one. A Delete removes it,
 	// as a SingleDelete needs a key that was put once; also where the message returns to the same key.
@@ -42,6 +45,8 @@ func (m *Meta) later(c *codec, from protowire.Number) {
 	c.retries(from, &m.Retries)
 	c.bool(from+laterUntilLease, &m.UntilLease)
 	c.bool(from+laterRewritten, &m.Rewritten)
+	c.uint64(from+laterMember, &m.MemberOf)
+	c.bool(from+laterDied, &m.Died)
 }
 
 // retries is three numbers, of a record that has none of them mostly.
@@ -68,6 +73,8 @@ func (c *codec) passRetries(from protowire.Number, v **queueset.Retries) {
 const (
 	laterUntilLease = 3
 	laterRewritten  = 4
+	laterMember     = 6
+	laterDied       = 7
 
 	messageLater = 20
 	leaseLater   = 30
@@ -76,7 +83,7 @@ const (
 
 // sizeMax returns an upper bound of the bytes that Meta takes in a record.
 func (m *Meta) sizeMax() int {
-	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 9*numberMax
+	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 11*numberMax
 	for _, names := range [][]string{m.Throttles, m.Budgets} {
 		for _, name := range names {
 			n += fieldMax + len(name)

@@ -42,6 +42,7 @@ const (
 	messageExpiresAt = 7
 	messageBody      = 12
 	messageRewritten = messageLater + laterRewritten
+	messageMember    = messageLater + laterMember
 )
 
 // Dead records where and why a message died.
@@ -272,6 +273,13 @@ func AppendExpiresAt(record []byte, at int64) []byte {
 func AppendRewritten(record []byte) []byte {
 	out := make([]byte, 0, len(record)+sizeInt(messageRewritten, 1))
 	return appendInt(append(out, record...), messageRewritten, 1)
+}
+
+// AppendMember returns a copy of an encoded Message that is a member of no group with Meta.MemberOf set. It copies
+// because records may be shared.
+func AppendMember(record []byte, group uint64) []byte {
+	out := make([]byte, 0, len(record)+sizeUint(messageMember, group))
+	return appendUint(append(out, record...), messageMember, group)
 }
 
 // AppendReadyAt returns a copy of an encoded Message without a ready time with that field

@@ -38,6 +38,10 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullSignal(), &storage.Signal{At: 9}},
 		{fullBudget(), &storage.Budget{Made: 9}},
 		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
+		{fullGroup(), &storage.Group{Outer: 9}},
+		{fullGroupMessage(), &storage.GroupMessage{TTL: 9}},
+		{fullGroupCount(), &storage.GroupCount{Done: 9}},
+		{fullGroupEnd(), &storage.GroupEnd{Done: 9}},
 		{&storage.Message{}, &storage.Message{Meta: storage.Meta{Cost: 9}}},
 		{&storage.Message{Dead: &storage.Dead{}}, &storage.Message{}},
 		{&storage.Attempt{Failures: []storage.Failure{*fullFailure(), {}, {Attempt: 2}}}, &storage.Attempt{}},
@@ -62,7 +66,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullFailure(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica()} {
+	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullFailure(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica(), *fullGroup(), *fullGroupMessage(), *fullGroupCount(), *fullGroupEnd()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -96,6 +100,7 @@ func TestFieldsAreReadInAnyOrder(t *testing.T) {
 	for _, tt := range []struct{ full, got record }{
 		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}}, {fullScript(), &storage.Script{}},
 		{fullSignal(), &storage.Signal{}}, {fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}}, {fullReplica(), &storage.Replica{}},
+		{fullGroup(), &storage.Group{}}, {fullGroupMessage(), &storage.GroupMessage{}}, {fullGroupCount(), &storage.GroupCount{}}, {fullGroupEnd(), &storage.GroupEnd{}},
 	} {
 		_, fields := fieldsOf(t, tt.full.Append(nil))
 		slices.Reverse(fields)
@@ -110,6 +115,51 @@ func TestABudgetWithoutANumberOrWithANegativeSumIsCorrupt(t *testing.T) {
 	for _, b := range []storage.Budget{{Credited: 1}, {Made: 1, Spent: -1}, {Made: 1, Credited: -1}, {Made: 1, Refill: -1}} {
 		if err := new(storage.Budget).Decode(b.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
 			t.Errorf("%+v: %v", b, err)
+		}
+	}
+}
+
+func TestAGroupWithoutANameOrANumberOrWithANegativeCountIsCorrupt(t *testing.T) {
+	for _, tt := range []struct{ rec, got record }{
+		{&storage.Group{OpenedAt: 1}, &storage.Group{}}, {&storage.GroupMessage{Key: "acme"}, &storage.GroupMessage{}},
+		{&storage.GroupCount{Pending: -1}, &storage.GroupCount{}}, {&storage.GroupCount{Done: 1, Buried: -1}, &storage.GroupCount{}},
+		{&storage.GroupEnd{EndedAt: 1}, &storage.GroupEnd{}}, {&storage.GroupEnd{Number: 1, Dead: -1}, &storage.GroupEnd{}},
+	} {
+		if err := tt.got.Decode(tt.rec.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%+v: %v", tt.rec, err)
+		}
+	}
+}
+
+func TestARecordOfGroupsSaysWhatItNeeds(t *testing.T) {
+	const group = 1<<32 + 7
+	head, message, count := storage.AppendGroupKey(nil, group), storage.AppendGroupMessageKey(nil, group), storage.AppendGroupCountKey(nil, group, 42)
+	for _, tt := range []struct {
+		key, needs []byte
+		rec        record
+		of         uint64
+		queue      uint32
+	}{
+		{head, message, fullGroup(), group, 0}, {message, head, fullGroupMessage(), group, 0}, {count, head, fullGroupCount(), group, 42},
+		{storage.AppendGroupEndKey(nil, 1_700_000_000_000_000_000, "import-7"), nil, fullGroupEnd(), 0, 0},
+	} {
+		needs, err := storage.CheckState(tt.key, tt.rec.Append(nil))
+		if !bytes.Equal(needs, tt.needs) || err != nil {
+			t.Errorf("%T needs %x, %v", tt.rec, needs, err)
+		}
+		if _, of, queue, ok := storage.GroupOf(tt.key); of != tt.of || queue != tt.queue || ok != (tt.of != 0) {
+			t.Errorf("%T is of group %d, queue %d, %v", tt.rec, of, queue, ok)
+		}
+		parts, err := storage.ParseStateKey(tt.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts[1] = parts[1][1:]
+		if _, err := storage.CheckState(storage.AppendStateKey(nil, parts...), tt.rec.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%T with a short number is %v", tt.rec, err)
+		}
+		if _, err := storage.CheckState(tt.key, []byte{0xff}); !errors.Is(err, storage.ErrCorrupt) {
+			t.Errorf("%T that is damaged is %v", tt.rec, err)
 		}
 	}
 }
@@ -156,7 +206,8 @@ func TestTheDescriptionListsEveryField(t *testing.T) {
 	for name, r := range map[string]record{
 		"Message": fullMessage(), "Attempt": fullAttempt(), "Lease": fullLease(), "Queue": fullQueue(), "Cron": fullCron(), "Script": fullScript(), "Act": fullAct(),
 		"Signal": fullSignal(), "Replica": fullReplica(), "Budget": fullBudget(), "LedgerEntry": fullLedgerEntry(),
-		"Binding":    fullBinding(),
+		"Binding": fullBinding(),
+		"Group":   fullGroup(), "GroupMessage": fullGroupMessage(), "GroupCount": fullGroupCount(), "GroupEnd": fullGroupEnd(),
 		"Body":       &storage.Message{Payload: []byte("x"), Headers: fullMessage().Headers},
 		"Holders":    &storage.Holders{Messages: []string{"x"}},
 		"DedupEntry": &storage.DedupEntry{ID: goldenID(t), At: 1, Key: "acme"},

@@ -22,6 +22,11 @@ const (
 	StateScript      = "script"       // then name of a queue, hook, and number: Script
 	StateTopic       = "topic"        // then topic and queue, by their names: Binding
 	StateAct         = "act"          // then number: Act
+
+	StateGroup        = "group"         // then number of the group: Group
+	StateGroupMessage = "group_message" // then number of the group: GroupMessage
+	StateGroupCount   = "group_count"   // then numbers of group and queue: GroupCount
+	StateGroupEnd     = "group_end"     // then generation and name of the group: GroupEnd
 )
 
 // EncodeUint returns a number as it is stored in State: 8 bytes, big-endian.
@@ -49,14 +54,19 @@ func CheckState(key, value []byte) (needs []byte, err error) {
 	if !ok {
 		return nil, fmt.Errorf("a piece of state of an unknown kind %.40q", parts[0])
 	}
-	if len(parts) != kind.parts || parts[0] == StateKey && len(parts[1]) != 4 || parts[0] == StateAct && len(parts[1]) != 8 {
+	if len(parts) != kind.parts || parts[0] == StateKey && len(parts[1]) != 4 || parts[0] == StateAct && len(parts[1]) != 8 || badGroupKey(parts) {
 		return nil, fmt.Errorf("the key of a %s: %w", parts[0], ErrCorrupt)
 	}
 	if err := kind.decode(value); err != nil {
 		return nil, err
 	}
-	if parts[0] == StateCron {
+	switch parts[0] {
+	case StateCron:
 		return AppendStateKey(nil, StateCronMessage, parts[1]), nil
+	case StateGroup:
+		return AppendStateKey(nil, StateGroupMessage, parts[1]), nil
+	case StateGroupMessage, StateGroupCount:
+		return AppendStateKey(nil, StateGroup, parts[1]), nil
 	}
 	return nil, nil
 }
@@ -93,6 +103,11 @@ func stateKinds() map[string]stateKind {
 		StateScript:      {4, func(b []byte) error { return new(Script).Decode(b) }},
 		StateCronMessage: {2, func(b []byte) error { return new(Message).Decode(b) }},
 		StateAct:         {2, func(b []byte) error { return new(Act).Decode(b) }},
+
+		StateGroup:        {2, func(b []byte) error { return new(Group).Decode(b) }},
+		StateGroupMessage: {2, checkGroupMessage},
+		StateGroupCount:   {3, func(b []byte) error { return new(GroupCount).Decode(b) }},
+		StateGroupEnd:     {3, func(b []byte) error { return new(GroupEnd).Decode(b) }},
 	}
 }
 

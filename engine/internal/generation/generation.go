@@ -9,6 +9,7 @@
 package generation
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type Store interface {
 // Group is the generations of a queue in one family. The goroutine of its Table changes it; others may call List.
 type Group struct {
 	queue  uint32
+	prefix []byte // of the keys, before the generation
 	family storage.Family
 	length int64                   // for how long a generation takes records
 	began  atomic.Pointer[[]int64] // when each began, Unix nanoseconds, oldest first; replaced as a whole
@@ -41,7 +43,14 @@ type Group struct {
 
 // New returns a group without generations, for the number of a queue.
 func New(queue uint32, f storage.Family, period time.Duration) *Group {
-	g := &Group{queue: queue, family: f, timer: -1}
+	g := NewUnder(storage.AppendQueuePrefix(nil, queue), f, period)
+	g.queue = queue
+	return g
+}
+
+// NewUnder is New for records that are of no queue, and whose keys begin with a prefix and the generation.
+func NewUnder(prefix []byte, f storage.Family, period time.Duration) *Group {
+	g := &Group{prefix: prefix, family: f, timer: -1}
 	g.began.Store(new([]int64))
 	g.setPeriod(period)
 	return g
@@ -134,20 +143,56 @@ func (t *Table) Drop() (f storage.Family, from, to []byte) {
 	g, _ := t.ends.First()
 	list := g.List()
 	t.set(g, list[1:])
-	from = storage.AppendDedupPrefix(nil, g.queue, list[0])
+	from = g.key(list[0])
 	return g.family, from, storage.After(from)
+}
+
+// key returns the common prefix of the keys of a generation.
+func (g *Group) key(began int64) []byte {
+	return storage.AppendDuePrefix(slices.Clone(g.prefix), began)
 }
 
 // Find searches generations of a queue for an id, the newest first, and returns the value and its key; nil if there
 // is none. It may be called on any goroutine.
 func Find(store Store, f storage.Family, queue uint32, list []int64, id string) (value, key []byte, err error) {
+	return find(store, &Group{prefix: storage.AppendQueuePrefix(nil, queue), family: f}, list, id)
+}
+
+// Find searches the generations of the group, as the function of that name.
+func (g *Group) Find(store Store, id string) (value []byte, err error) {
+	value, _, err = find(store, g, g.List(), id)
+	return value, err
+}
+
+func find(store Store, g *Group, list []int64, id string) (value, key []byte, err error) {
+	f := g.family
 	for _, began := range slices.Backward(list) {
-		key = storage.AppendDedupKey(nil, queue, began, id)
+		key = append(g.key(began), id...)
 		if value, err = store.Get(f, key); !errors.Is(err, storage.ErrNotFound) {
 			return value, key, err
 		}
 	}
 	return nil, nil, nil
+}
+
+// Recover adds the generations that the records of a group have. It seeks from one to the next and reads no other records.
+func (t *Table) Recover(store Store, g *Group) error {
+	it := store.Scan(g.family, g.prefix, storage.After(g.prefix))
+	defer it.Close()
+	for ok := it.Seek(g.prefix); ok; {
+		at := it.Key()[len(g.prefix):]
+		if len(at) < 8 {
+			return storage.ErrCorrupt
+		}
+		began := int64(binary.BigEndian.Uint64(at))
+		t.Add(g, began)
+		next := storage.After(g.key(began))
+		if next == nil {
+			break
+		}
+		ok = it.Seek(next)
+	}
+	return it.Err()
 }
 
 // Walk visits the generations in the records of a family, by number of the queue and age. It seeks from one to the

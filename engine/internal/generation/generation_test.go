@@ -139,3 +139,33 @@ func TestWalkReportsADamagedKey(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestAGroupMayBeOfNoQueue(t *testing.T) {
+	store := storage.NewMemory()
+	var b storage.Batch
+	prefix := storage.GroupEndsPrefix()
+	for _, began := range []int64{10, 20} {
+		b.Put(storage.State, storage.AppendGroupEndKey(nil, began, "a"), []byte{byte(began)})
+		b.Put(storage.State, storage.AppendGroupEndKey(nil, began, "b"), []byte("b"))
+	}
+	b.Put(storage.State, storage.AppendStateKey(nil, "group", "another"), nil)
+	b.Put(storage.State, storage.AppendStateKey(nil, "now"), nil)
+	if err := store.Commit(&b, false); err != nil {
+		t.Fatal(err)
+	}
+	var tab Table
+	g := NewUnder(prefix, storage.State, time.Second)
+	if err := tab.Recover(store, g); err != nil || !slices.Equal(g.List(), []int64{10, 20}) {
+		t.Errorf("generations %v, %v", g.List(), err)
+	}
+	if value, err := g.Find(store, storage.GroupEndID("a")); err != nil || !slices.Equal(value, []byte{20}) {
+		t.Errorf("a is %v, %v", value, err)
+	}
+	if value, err := g.Find(store, storage.GroupEndID("c")); err != nil || value != nil {
+		t.Errorf("c is %v, %v", value, err)
+	}
+	f, from, to := tab.Drop()
+	if want := storage.AppendGroupEndKey(nil, 10, ""); f != storage.State || !slices.Equal(append(from, 0, 0), want) || string(to) > string(want[:len(want)-3])+"\xff" {
+		t.Errorf("dropped %s from %x to %x", f, from, to)
+	}
+}
