@@ -133,6 +133,7 @@ type View struct {
 	MessageInfo // its weight is that of the key
 	Queue, Key  string
 	Priority    uint8
+	Group       string // of which it is a member; "": none, or the group has come to its end
 	Progress    string // how far the work on it is, see ExtendOptions; "": not known
 
 	// Set for a message that has failed or is dead.
@@ -266,6 +267,7 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}
 	v.Weight, v.Progress = m.key.weight, c.leases.progressOf(m)
+	v.Group = c.groups.nameOf(m)
 	at := m.tied().firstLeased
 	if is == leased && q.keepsDone() {
 		at = c.firstLease(m)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/group"
 )
 
 // Cancel, Reschedule and Purge change messages in any state, most of which are on disk only.
@@ -143,6 +144,7 @@ func (c *core) discard(w *changeLog, f *foundMessage) bool {
 	if m == nil {
 		return false
 	}
+	c.groups.memberEnded(m, group.Cancelled)
 	c.remove(m)
 	c.out.sync = true
 	return true

@@ -44,6 +44,7 @@ type Limits struct {
 	Crons       int // recurring messages in total
 	Signals     int // pairs of subject and name; one more takes the place of another
 	Budgets     int // budgets in total
+	Groups      int // groups that have not come to their end
 	Holds       int // throttle keys that are held at a time; one more takes the place of another
 	Instances   int // throttles of patterns in memory that nothing names any more; 0: 1,000,000
 	Values      int // entries of the runtime configuration
@@ -84,6 +85,8 @@ type Config struct {
 	DueWindow   int   // entries of a due-time index in memory, at least 2
 	ReadsMax    int   // window reads in progress at the same time
 	ReadBytes   int   // bytes after which one read ends
+
+	GroupsKeep time.Duration // how long a group is known after its end
 
 	HistoryDays int // days for which the ledger of budgets is kept, 1 to 400
 
@@ -148,12 +151,13 @@ func DefaultConfig() Config {
 		Limits: Limits{
 			Limits:    hook.DefaultLimits(),
 			QueueName: 255, Dedup: 512, HeaderName: 512, HeaderValue: 8 << 10, Headers: 64, Payload: 16 << 20, Result: 1 << 20,
-			Count: 10_000, Crons: 10_000, Budgets: 100_000, Signals: 100_000, Holds: 100_000, Instances: 1_000_000, Values: 100_000, ValueBytes: 64 << 20,
+			Count: 10_000, Crons: 10_000, Budgets: 100_000, Signals: 100_000, Holds: 100_000, Groups: 100_000, Instances: 1_000_000, Values: 100_000, ValueBytes: 64 << 20,
 		},
 		BatchBytes: 4 << 20, InboxTasks: 1 << 16, InboxBytes: 64 << 20, ReplyBytes: 64 << 20, HistoryBytes: 64 << 20,
 		Window: 256, WindowTotal: 400_000, BodyBytes: 128 << 20, DueWindow: 4096, ReadsMax: 16, ReadBytes: 1 << 20, FiguresAge: 5 * time.Second,
 		SignalWindows: []time.Duration{time.Minute, 5 * time.Minute, time.Hour, 24 * time.Hour}, SignalCheckpoint: 10 * time.Second,
 		HistoryDays:   35,
+		GroupsKeep:    24 * time.Hour,
 		RetryInterval: time.Second, Seed: 1, Log: zerolog.Nop(),
 	}
 }
@@ -185,7 +189,7 @@ func (c *Config) check() error {
 		{"batch bytes", c.BatchBytes > 0}, {"inbox tasks", c.InboxTasks > 0}, {"inbox bytes", c.InboxBytes > 0}, {"reply bytes", c.ReplyBytes > 0}, {"history bytes", c.HistoryBytes >= 0},
 		{"window", c.Window >= 2}, {"window total", c.WindowTotal >= c.Window}, {"body bytes", c.BodyBytes >= 0},
 		{"due window", c.DueWindow >= 2}, {"reads", c.ReadsMax > 0}, {"read bytes", c.ReadBytes > 0},
-		{"history days", c.HistoryDays >= 1 && c.HistoryDays <= 400}, {"figures age", c.FiguresAge > 0}, {"signal checkpoint", c.SignalCheckpoint > 0}, {"retry interval", c.RetryInterval > 0},
+		{"groups keep", c.GroupsKeep > 0}, {"history days", c.HistoryDays >= 1 && c.HistoryDays <= 400}, {"figures age", c.FiguresAge > 0}, {"signal checkpoint", c.SignalCheckpoint > 0}, {"retry interval", c.RetryInterval > 0},
 	}
 	for _, p := range checks {
 		if !p.ok {
@@ -196,7 +200,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("engine: signal windows: %w", err)
 	}
 	l := c.Limits
-	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons, l.Budgets, l.Signals, l.Values, l.ValueBytes) <= 0 || l.Weight == 0 || l.Cost == 0 {
+	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons, l.Budgets, l.Groups, l.Signals, l.Values, l.ValueBytes) <= 0 || l.Weight == 0 || l.Cost == 0 {
 		return errors.New("engine: a limit of 0 would refuse everything")
 	}
 	if max(l.QueueName, l.Key, l.Throttle, l.HeaderName) > 1<<15 {
@@ -234,6 +238,12 @@ var (
 	ErrNoBudget = errors.New("no such budget")
 	// ErrCredit refuses a charge that a budget does not cover.
 	ErrCredit = errors.New("not enough credits")
+	// ErrNoGroup refuses a call that names a group which does not exist, or is not known any more.
+	ErrNoGroup = errors.New("no such group")
+	// ErrSealed refuses a member of a group that takes no more of them.
+	ErrSealed = errors.New("the group is sealed")
+	// ErrCancelled refuses a longer lease of a message whose group is cancelled.
+	ErrCancelled = errors.New("the group of the message is cancelled")
 	// ErrBusy refuses a script because too many others wait to be loaded.
 	ErrBusy = hook.ErrBusy
 	// ErrPaused refuses an enqueue to a queue whose intake is paused.

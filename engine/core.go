@@ -60,6 +60,7 @@ type core struct {
 	bodies   bodyTable        // payloads that messages of several queues share
 	ended    endedGenerations // of deduplication ids and results
 	accounts accountTable     // budgets
+	groups   groupTable       // messages that are done together
 	cron     cronTable        // recurring messages
 	topics   topicTable       // queues that are bound to topics
 	detached detachedKeys     // what purged queues have left in memory
@@ -107,6 +108,8 @@ func newCore(cfg Config, store Store) *core {
 //	announce   emit the events of queues that became ready or empty
 //	publish    show connections the signals that have come or gone
 //
+// The messages of groups follow each step in which the last of their members may have ended (endOver).
+//
 // Unblocked tasks precede new ones because their clients sent them earlier. Serve follows
 // apply so that a message can be stored and leased in one batch. Each step has its part of
 // the budget (tasks.go); a step that exceeds it leaves the remainder to the next turn.
@@ -114,15 +117,18 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
 	c.slice(c.tasks.budget.part(4))
 	c.expire()
+	c.groups.endOver(c)
 	c.slice(c.tasks.budget.part(4))
 	c.resumeYielded()
 	c.newTasks()
 	c.applyUnblocked()
 	c.applyAll(tasks)
 	c.reclaim()
+	c.groups.endOver(c)
 	c.reclassifySlice()
 	c.atLeast(c.tasks.budget.part(8))
 	c.serve()
+	c.groups.endOver(c)
 	c.tasks.budget.spent += c.detached.reclaimed
 	c.issueReads()
 	c.emitQueueStates()
@@ -273,9 +279,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [25]component {
+func (c *core) components() [26]component {
 	return [...]component{
-		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts,
+		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts, &c.groups,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }

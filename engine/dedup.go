@@ -168,6 +168,11 @@ func (tx *Tx) PreflightEnqueue(req *Enqueue) error {
 			return err
 		}
 	}
+	if req.Group != "" {
+		if err := tx.core.groups.preflight(tx, req.Group, &req.groupLook); err != nil {
+			return err
+		}
+	}
 	if q.limited() {
 		return tx.AwaitCounts()
 	}

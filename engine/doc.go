@@ -32,6 +32,8 @@
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
 //	accounts.go                      commands about budgets; look-ups of ids of movements
 //	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
+//	group/                           a package: groups of messages that are done together, and counts of their members
+//	groups.go group_end.go           commands about groups; what happens when members end
 //	result.go done.go                clients that wait for results; the records of ends
 //	dedup.go unique.go replace.go    ids for which a queue has one message; a message in the place of another
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
@@ -136,6 +138,10 @@
 //     one timer then.
 //  40. A throttle key that is held has a throttle that knows until when, and no other has. A throttle without
 //     limits is of such a key. Each hold has one end, and they are at most Limits.Holds.
+//  41. Groups are found under their names and numbers. The counts of a group are the sums over the queues that have
+//     members of it. What has changed since the last cut is listed, and no other. A group that is over is listed.
+//     Package group checks this.
+//  42. A group counts at least its members in memory, in their queues.
 //
 // Towards clients, the simulation's oracle verifies these:
 //
@@ -148,6 +154,8 @@
 //   - In an ordered queue, no delivery overtakes another of its key, and one is out at a time.
 //   - A queue has at most one message with a unique id, and the id is free when it has none.
 //   - A delivery carries the newest replacement that was answered before it was decided.
+//   - The message of a group is stored once, in the write of the end of its last member, and counts of members are exact
+//     after each write.
 //   - No tick of a recurring message enqueues two messages, and a tick that enqueues none is
 //     counted as missed.
 //
@@ -191,7 +199,12 @@
 //	replacement           an enqueue that takes the place of the message with its unique id
 //	result                what has become of a message, and the value of its ack
 //	act                   a change by an administrator, with its user, its client, and the setting before and after
-//	done                  acked
+//	done                  acked; of a group: all of its members have ended
+//	group                 messages of any queues that are done together: then its own message is enqueued
+//	member                a message that belongs to a group
+//	seal                  have a group take no more members
+//	buried                of a member: dead, and in a dead-letter queue
+//	over                  of a group: nothing keeps it from its end
 //	progress              what a consumer says about how far its work on a message is
 //	signal                a sum that fades with time, for a pair of subject and name
 //	subject               what a signal is about, such as a fairness key

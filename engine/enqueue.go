@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -43,6 +44,8 @@ type Enqueue struct {
 	Replace  bool          // take the place of the message that has the unique id and waits, see replace.go
 	MaxDelay time.Duration // with Replace: the most from the first enqueue until it is ready; 0: without limit
 
+	Group string // of which it is to be a member; "": none
+
 	hook         hook.Hook      // the script that has decided; nil: none has
 	lenient      bool           // a budget that does not exist holds the message; false: it refuses it
 	hookDelay    *time.Duration // the script's delay, instead of Delay and At; nil: not decided
@@ -54,6 +57,8 @@ type Enqueue struct {
 
 	looks idLooks // the last ones, of dedup and of Unique
 	owner *lookup // of the message that it may replace; nil: none so far
+
+	groupLook *groupLook // of Group; nil: it was not needed so far
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
@@ -150,6 +155,9 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	case len(req.Headers) > l.Headers:
 		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(len(req.Headers), "header"), l.Headers)
 	}
+	if err := checkGroup(req, l); err != nil {
+		return err
+	}
 	if err := checkMeta(req, l); err != nil {
 		return err
 	}
@@ -228,6 +236,7 @@ type admission struct {
 	is               status        // of replaces: ready or delayed
 	lent             *message      // that has lent the unique id, see owner; nil: none has
 	readyAt, expires int64         // see times
+	group            *group.Group  // that it joins; nil: none
 	ignored          bool          // the delay of the hook, which ends after the time to live or is for an ordered queue
 }
 
@@ -261,13 +270,18 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	if a.known != (ID{}) {
 		return a, nil
 	}
+	if req.Group != "" {
+		if a.group, err = c.groups.joinable(tx, req.Group, &req.groupLook); err != nil {
+			return admission{}, err
+		}
+	}
 	if q.set.PausedIn {
 		return admission{}, fmt.Errorf("%w: %q takes no messages now", ErrPaused, q.name)
 	}
 	if err := tx.checkRoom(&a, req); err != nil {
 		return admission{}, err
 	}
-	if err := c.checkPaid(q, req); err != nil {
+	if err := c.checkPaid(q, req, true); err != nil {
 		return admission{}, err
 	}
 	err = c.times(&a, req)
@@ -308,7 +322,10 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 		c.reportRejected(r)
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
-	req.ExpiresAt = a.expires
+	if req.ExpiresAt = a.expires; a.group != nil {
+		c.groups.Join(a.group, q.no)
+		req.MemberOf = a.group.Number()
+	}
 	var m *message
 	if a.replaces != nil {
 		m = c.replace(req, a, body)
@@ -331,6 +348,9 @@ func (c *core) add(k *fairKey, req *Enqueue, a *admission, body *sharedBody) *me
 	m.give(&req.Meta, c.throttleSet(k, &req.Meta), false)
 	c.weigh(k, req)
 	body.add(c, m)
+	if req.MemberOf != 0 {
+		req.record = storage.AppendMember(req.record, req.MemberOf)
+	}
 	c.insert(m, req.record, a.readyAt)
 	if req.Unique != "" {
 		c.takeUnique(m, req.Unique, a.lent)
@@ -349,9 +369,9 @@ func (c *core) weigh(k *fairKey, req *Enqueue) {
 	}
 }
 
-// checkPaid returns an error if a budget does not exist, unless that holds the message, or if one
-// that refuses does not cover the charge now.
-func (c *core) checkPaid(q *queue, req *Enqueue) error {
+// checkPaid returns an error if a budget does not exist, unless that holds the message, or, of a message that is
+// enqueued now, if one that refuses does not cover the charge.
+func (c *core) checkPaid(q *queue, req *Enqueue, now bool) error {
 	if len(req.Budgets) == 0 {
 		return nil
 	}
@@ -363,7 +383,7 @@ func (c *core) checkPaid(q *queue, req *Enqueue) error {
 		case a == nil:
 			return noBudget(req.Budgets[i])
 		}
-		if c.catchUp(a); a.Refuses(charge) {
+		if c.catchUp(a); now && a.Refuses(charge) {
 			return fmt.Errorf("%w: budget %.80q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, a.Name(), a.Available(), a.Debt(), charge)
 		}
 	}

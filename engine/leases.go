@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -96,6 +97,8 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 		c.expireMessage(m)
 	case dead:
 		c.deadLetter(m, reason)
+	case c.groups.cancels(m):
+		c.groups.cancelMember(c, m)
 	default:
 		c.retry(m, delay)
 	}
@@ -168,7 +171,7 @@ func (tx *Tx) endFewLeases(queue string, receipts []Receipt, end func(c *core, m
 
 // Extend sets the end of a lease to d from now and returns it. d is from 1 ms to
 // durationMax, else the error is ErrInvalid; ErrLeaseLost if the receipt has no live lease.
-// The new end may be earlier than the old one.
+// The new end may be earlier than the old one. ErrCancelled if the group of the message is cancelled.
 func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error) {
 	c := tx.core
 	q, err := c.queueToChange(queue)
@@ -181,6 +184,9 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 	m := c.leaseOf(q, r)
 	if m == nil {
 		return time.Time{}, fmt.Errorf("extend %s: %w", r, ErrLeaseLost)
+	}
+	if c.groups.cancels(m) {
+		return time.Time{}, fmt.Errorf("extend %s: %w", r, ErrCancelled)
 	}
 	m.until = c.now + int64(d)
 	m.since, m.recovered = c.leasedAt(m), false // its consumer is alive: an expiry is a failure again
@@ -233,10 +239,13 @@ func (tx *Tx) Undeliver(ds []*Delivery) error {
 	return nil
 }
 
-// releaseLease ends a lease without a failure and makes its message ready in its position.
+// releaseLease ends a lease without a failure and makes its message ready in its position, unless its group is cancelled.
 // The attempt record keeps the delivery number.
 func (c *core) releaseLease(m *message) {
-	c.endLease(m)
+	if c.endLease(m); c.groups.cancels(m) {
+		c.groups.cancelMember(c, m)
+		return
+	}
 	c.writeAttempt(m, 0)
 	c.makeReady(m)
 }
@@ -273,6 +282,7 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
 		c.tell(m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now), key: key})
+		c.groups.memberEnded(m, group.Done)
 		c.remove(m)
 	})
 }

@@ -22,7 +22,7 @@ type Meta = storage.Meta
 // the message is the owner of its unique id.
 func (m *message) give(meta *Meta, set *throttleSet, owner bool) {
 	m.cost, m.throttles, m.expires = max(meta.Cost, 1), set, meta.ExpiresAt
-	t := ties{body: meta.Body, retries: meta.Retries, untilLease: meta.UntilLease, rewritten: meta.Rewritten}
+	t := ties{body: meta.Body, retries: meta.Retries, untilLease: meta.UntilLease, rewritten: meta.Rewritten, member: meta.MemberOf, died: meta.Died}
 	if owner {
 		t.unique = meta.Unique
 	}
@@ -32,7 +32,7 @@ func (m *message) give(meta *Meta, set *throttleSet, owner bool) {
 // meta is the reverse of give. The weight is that of the key, and the unique id that of the owner.
 func (m *message) meta() Meta {
 	t := m.tied()
-	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body, Retries: t.retries, UntilLease: t.untilLease, Rewritten: t.rewritten}
+	meta := Meta{Cost: m.cost, ExpiresAt: m.expires, Unique: t.unique, Body: t.body, Retries: t.retries, UntilLease: t.untilLease, Rewritten: t.rewritten, MemberOf: t.member, Died: t.died}
 	if l := m.throttles; l != nil {
 		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
 	}
@@ -91,6 +91,9 @@ type ties struct {
 	// firstLeased is when its first lease began, once that is over, where the queue keeps what is done; 0: not known.
 	firstLeased int64
 
+	member uint64 // number of the group of which it is a member; 0: none
+
+	died       bool // its group counts it as dead
 	untilLease bool // the unique id that the message has or has had is free from its lease on
 	rewritten  bool // its record has been put more than once, see Meta.Rewritten
 }

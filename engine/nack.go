@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
@@ -54,6 +55,7 @@ type NackResult struct {
 //   its TTL has passed ─────────────▶ expires: dead with the reason ttl
 //   Dead, or the hook's FailureDead,
 //   or all attempts used ───────────▶ dead-letter queue, or dropped without one
+//   its group is cancelled ─────────▶ removed
 //   a delay ────────────────────────▶ delayed
 //   no delay ───────────────────────▶ ready, in its position
 //
@@ -103,7 +105,8 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 			return NackResult{}, err
 		}
 	}
-	if over || dead {
+	cancelled := !over && !dead && c.groups.cancels(m)
+	if over || dead || cancelled {
 		if err := tx.keep(req.Queue, m.id); err != nil {
 			return NackResult{}, err
 		}
@@ -124,6 +127,9 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.expireMessage(m)}, nil
 	case dead:
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.deadLetter(m, reason)}, nil
+	case cancelled:
+		c.groups.cancelMember(c, m)
+		return NackResult{Action: ActionDead, Attempt: failed}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
 }
@@ -348,6 +354,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 		q.figures.Count(figures.Dropped, 1)
 		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
 		c.tellDead(m, reason)
+		c.groups.memberEnded(m, group.Dead)
 		c.remove(m)
 		return ""
 	}
@@ -379,6 +386,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 // exactly one queue.
 func (c *core) move(m *message, to *queue, rec *storage.Message, lent *message) {
 	rec.ExpiresAt, rec.Body = 0, ID{}
+	c.groups.move(m, to, rec)
 	record := rec.Append(nil)
 	k := c.keyOf(to, m.key.name)
 	moved := &message{

@@ -412,6 +412,7 @@ func (c *core) drain() {
 		c.endRedrive(c.ops.redrives[0])
 	}
 	c.serve() // tasks queued behind them were submitted, so they are done
+	c.groups.endOver(c)
 	c.out.jobs = slices.DeleteFunc(c.out.jobs, func(j job) bool { _, backup := j.(*backupRun); return !backup })
 	if c.health.failed != nil {
 		return

@@ -102,6 +102,7 @@ func (r *taskRead) Apply(tx *Tx) error {
 // if there is nothing to commit, reply, send or start.
 func (c *core) cut() *work {
 	c.writeAccounts()
+	c.groups.writeRecords(c)
 	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
 		return nil
 	}

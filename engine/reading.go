@@ -50,6 +50,8 @@ type page struct {
 	loggedRead
 	from, to []byte
 	filter   *Filter // selects messages; nil: all
+	// members are numbers of groups, of one of which a message must be a member that has not died; nil: any message.
+	members map[uint64]struct{}
 	// What ends the page: the messages that are looked at, the messages that are found, their
 	// bytes, and the work of the filter.
 	limit, most, bytes, work int
@@ -108,6 +110,10 @@ func (p *page) do(store Store) {
 	more, err := readMessages(store, p.from, p.to, func(r *record) (bool, error) {
 		pause()
 		matches, cost := p.filter.match(r)
+		if p.members != nil {
+			_, is := p.members[r.message.MemberOf]
+			matches = is && !r.message.Died
+		}
 		switch {
 		case !matches:
 		case p.groups != nil:
@@ -150,7 +156,7 @@ type searching interface {
 // searches reports whether the page may look at much more than it finds. The loop runs such
 // pages one at a time, so that they take no more than one processor, and they let others run
 // meanwhile.
-func (p *page) searches() bool { return p.filter != nil || p.groups != nil }
+func (p *page) searches() bool { return p.filter != nil || p.groups != nil || p.members != nil }
 
 // lookup finds messages of a queue by their ids. An id contains the rank and a hash of the
 // fairness key, so only the keys with that hash have to be tried.

@@ -24,7 +24,7 @@ import (
 //  2. Reset all components.
 //  3. Engine state: the number of this start (epoch), the bound of ids, queue numbers.
 //  4. Throttles and holds, then queues, scripts, topics, configuration, recurring messages, generations of
-//     deduplication ids and results, budgets, settings of keys.
+//     deduplication ids and results, groups, budgets, settings of keys.
 //  5. Fairness keys: a seek from one to the next. All messages of a key are behind its
 //     edge; window reads fill the head caches once turns begin.
 //  6. Leases, with the throttle slots that they use.
@@ -75,6 +75,9 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverGenerations(); err != nil {
 		return fmt.Errorf("recover generations: %w", err)
+	}
+	if err := c.groups.recover(c); err != nil {
+		return fmt.Errorf("recover groups: %w", err)
 	}
 	if err := c.recoverAccounts(); err != nil {
 		return fmt.Errorf("recover budgets: %w", err)

@@ -257,7 +257,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 		to = c.redriveTarget(j, &rec)
 	}
 	another := j.req.Filter != nil && j.req.Filter.Error != nil && !sameError(failed, f.m.failure)
-	if to == nil || is != ready || another || to.full(f.key) != nil {
+	if to == nil || is != ready || another || c.groups.cancels(f.m) || to.full(f.key) != nil {
 		j.skipped++
 		return true
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
@@ -146,13 +147,13 @@ func (q *queue) inWindow(mk storage.MessageKey) *message {
 // endTTL expires a message of a head cache, and reports whether that was possible without
 // reading its record.
 func (c *core) endTTL(m *message) bool {
-	if m.body == nil && c.hasDLQ(m.key.queue) {
+	if m.body == nil && c.hasDLQ(m.key.queue) && !c.groups.cancels(m) {
 		return false
 	}
 	m.key.window.Remove(m.Position())
 	c.heads.messages--
 	k := m.key
-	c.expireMessage(m)
+	c.groups.expireWaiting(c, m)
 	c.settle(k)
 	return true
 }
@@ -174,6 +175,7 @@ func (c *core) expireMessage(m *message) string {
 	q.figures.Count(figures.Dropped, 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
 	c.tellDead(m, reasonTTL)
+	c.groups.memberEnded(m, group.Dead)
 	c.remove(m)
 	return ""
 }
@@ -255,7 +257,7 @@ func (o *ttlBatch) deadLetter(c *core) {
 		}
 		if m := c.extract(&o.changeLog, f); m != nil {
 			k := m.key
-			c.expireMessage(m)
+			c.groups.expireWaiting(c, m)
 			c.settle(k)
 		}
 	}
@@ -333,6 +335,7 @@ func (c *core) unfinished(r *detachedQueue) bool {
 // a step of each turn; the turn asks for another one as long as something is left.
 func (c *core) reclaim() {
 	c.reclaimLeases()
+	c.detached.reclaimed += c.groups.Reclaim(c.detached.max - c.detached.reclaimed)
 	for len(c.detached.queues) > 0 && c.detached.reclaimed < c.detached.max {
 		r := c.detached.queues[0]
 		c.reclaimSome(r)
@@ -342,7 +345,7 @@ func (c *core) reclaim() {
 		c.detached.queues[0] = nil
 		c.detached.queues = c.detached.queues[1:]
 	}
-	c.tasks.unfinished = c.tasks.unfinished || len(c.detached.queues) > 0 || c.detached.leases > 0
+	c.tasks.unfinished = c.tasks.unfinished || len(c.detached.queues) > 0 || c.detached.leases > 0 || c.groups.Lost()
 }
 
 // reclaimSome reclaims a portion of one detached queue: entries of the indexes by time,
@@ -574,6 +577,7 @@ func (c *core) detachAll(q *queue) {
 		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
 	c.bodies.sweep()
+	c.groups.Detach(q.no)
 	c.forgetGenerations(q)
 	c.tellAll(q, nil)
 	c.deleteSettingsUnder(c.out.batch, q.no)

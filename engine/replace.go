@@ -121,6 +121,7 @@ func (c *core) replace(req *Enqueue, a *admission, body *sharedBody) *message {
 		retried: old.retried, deliveries: old.deliveries, fence: old.fence, failure: old.history(),
 	}
 	req.Rewritten = true
+	c.groups.inherit(req, old)
 	m.give(&req.Meta, c.throttleSet(k, &req.Meta), true)
 	m.noteFirstLease(old.tied().firstLeased)
 	c.weigh(k, req)

@@ -143,9 +143,9 @@ func (c *core) take(q *queue, served bool) *message {
 func (c *core) following(k *fairKey) *message {
 	q := k.queue
 	for !q.set.PausedOut && q.order.Follows(&k.Key) {
-		if m := k.window.First(); c.ttlExpired(m) {
+		if m := k.window.First(); c.groups.ends(c, m) {
 			c.spend(1)
-			c.endTTLAtHead(m)
+			c.groups.removeAtHead(c, m)
 			continue
 		}
 		q.order.TakeAhead(&k.Key)
@@ -171,11 +171,11 @@ func (c *core) takeFirst(k *fairKey) *message {
 }
 
 // chosen returns the key that delivers next, without charging it; nil: none can deliver now. Messages whose time to live
-// has passed are removed on the way, a unit each.
+// has passed, or whose group is cancelled, are removed on the way, a unit each.
 func (c *core) chosen(q *queue) *fairKey {
 	for {
 		k := key(q.order.Next())
-		if k == nil || !c.ttlExpired(k.window.First()) {
+		if k == nil || !c.groups.ends(c, k.window.First()) {
 			return k
 		}
 		if !c.room() {
@@ -183,7 +183,7 @@ func (c *core) chosen(q *queue) *fairKey {
 			return nil
 		}
 		c.spend(1)
-		c.endTTLAtHead(k.window.First())
+		c.groups.removeAtHead(c, k.window.First())
 	}
 }
 

@@ -97,6 +97,11 @@ func (s *Stepper) PrepareMove(req *BudgetMove) error {
 	return prepareMove(req, s.store, s.core.out.snapshot, s.core.out.committed)
 }
 
+// PrepareGroup is Engine.PrepareGroup.
+func (s *Stepper) PrepareGroup(req *OpenGroup) error {
+	return req.prepare(&s.core.cfg.Limits, s.core.out.snapshot, func() int64 { return s.core.calendar() })
+}
+
 // PrepareCron is Engine.PrepareCron.
 func (s *Stepper) PrepareCron(cr *Cron) error { return prepareCron(cr, &s.core.cfg.Limits) }
 

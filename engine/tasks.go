@@ -92,6 +92,7 @@ func (c *core) run(t *Task) {
 	*tx = Tx{core: c, task: t}
 	before := c.tasks.budget.spent
 	err := t.Call.Apply(tx)
+	c.groups.endOver(c)
 	if c.tasks.budget.spent == before || t.Bytes >= unitBytes { // every task costs at least one unit
 		c.spend(1 + t.Bytes/unitBytes)
 	}

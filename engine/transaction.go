@@ -36,6 +36,7 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 	for i, call := range calls {
 		tx.work.begin(tx.core)
 		err := call.Apply(tx)
+		tx.core.groups.endOver(tx.core)
 		tx.work.end(tx.core)
 		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
 			err = errWaits
