@@ -18,6 +18,7 @@ type Config struct {
 	Limits    Limits
 	Signals   Signals
 	Budgets   Budgets
+	Groups    Groups
 	Log       Log
 	Slowlog   Slowlog
 	Latency   Latency
@@ -145,6 +146,7 @@ type Limits struct {
 	Count             int
 	Crons             int
 	Budgets           int
+	Groups            int // that have not come to their end
 	Signals           int // pairs of subject and name
 }
 
@@ -156,6 +158,9 @@ type Signals struct {
 
 // Budgets configures budgets.
 type Budgets struct{ HistoryDays int }
+
+// Groups configures groups of messages.
+type Groups struct{ Keep time.Duration }
 
 // Log configures the log.
 type Log struct {

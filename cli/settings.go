@@ -64,6 +64,7 @@ func settings(c *Config) []setting {
 	all = append(all, limitSettings(&c.Limits)...)
 	all = append(all, signalSettings(&c.Signals)...)
 	all = append(all, budgetSettings(&c.Budgets)...)
+	all = append(all, groupSettings(&c.Groups)...)
 	all = append(all, logSettings(&c.Log)...)
 	all = append(all, tracingSettings(&c.Tracing)...)
 	all = append(all, watchSettings(c)...)
@@ -271,6 +272,7 @@ func limitSettings(c *Limits) []setting {
 				"place of the one that was added to longest ago."),
 		entry("limits.crons", count(&c.Crons, 10_000, 1, 1_000_000), "Maximum number of recurring messages, see [cron](../how-to/cron.md)."),
 		entry("limits.budgets", count(&c.Budgets, 100_000, 1, 1_000_000), "Maximum number of budgets, see [budgets](../explanation/budgets.md)."),
+		entry("limits.groups", count(&c.Groups, 100_000, 1, 10_000_000), "Maximum number of [groups](../how-to/groups.md) that have not ended. Each takes about 500 bytes of memory, and 150 for each queue that has members of it."),
 	}
 }
 

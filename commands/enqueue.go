@@ -23,15 +23,14 @@ func enqueue() Spec {
 			"With REPLACE the message takes the place of the one with the id while that is ready or delayed and has not failed: it gets its id, its priority and its place, and all else is its own; " +
 			"KEY, and a PRIORITY that is given, must be the same. DELAY or AT starts again with each, but the message is ready at the latest MAXDELAY after the first. A full queue takes a replacement. " +
 			"With REPLACE, DEDUP is asked first: a request that is sent again replaces nothing newer. " +
+			"With GROUP the message is a member of a group, see FILA.GROUP: its end counts there. A message that UNIQUE or DEDUP answers adds no member. GROUP does not go with REPLACE. " +
 			"An ON_ENQUEUE hook of the queue sees all but the payload and has the last word, see FILA.SCRIPT.",
 		Flags:  []string{"write", "denyoom", "fast"},
 		Access: Produce, ACL: []string{"produce"},
 		Args: append([]Arg{{Name: "queue", Type: Key}, {Name: "payload", Type: String}}, messageArgs(
-			Arg{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
-				{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
-				{Name: "unix-ms", Type: Integer, Token: "AT", Max: 2 * millisMax},
-			}},
+			dueArg(),
 			Arg{Name: "id", Type: String, Token: "DEDUP", Optional: true},
+			groupArg(),
 		)...),
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
@@ -49,6 +48,14 @@ func enqueue() Spec {
 		Tiny:  true,
 		Parse: parseEnqueue,
 	}
+}
+
+// dueArg is when a message is ready.
+func dueArg() Arg {
+	return Arg{Name: "due", Type: OneOf, Optional: true, Args: []Arg{
+		{Name: "ms", Type: Integer, Token: "DELAY", Max: millisMax},
+		{Name: "unix-ms", Type: Integer, Token: "AT", Max: 2 * millisMax},
+	}}
 }
 
 type enqueueCall struct {
@@ -81,6 +88,9 @@ func parseEnqueued(s *Session, in *input, req *engine.Enqueue) error {
 		return command.Refuse("INVALID", "DEDUP has at least one byte")
 	}
 	req.At = int64(in.Millis("at", 0)) // Unix time in nanoseconds
+	if err := parseGroup(in, req); err != nil {
+		return err
+	}
 	return parseLast(in, req)
 }
 

@@ -140,6 +140,7 @@ type Engine interface {
 	Leave(c *engine.Client)
 	Prepare(req *engine.Enqueue) error
 	PreparePublish(req *engine.Publish) error
+	PrepareGroup(req *engine.OpenGroup) error
 	PrepareCron(cr *engine.Cron) error
 	PrepareMove(req *engine.BudgetMove) error
 	CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error)

@@ -138,6 +138,7 @@ func viewFields(v *engine.View) *fields {
 	f.at("first_leased_at", v.FirstLeasedAt)
 	f.at("acked_at", v.AckedAt)
 	f.maybe("result", v.Result)
+	f.optional("group", v.Group)
 	return &f
 }
 

@@ -18,6 +18,16 @@ import (
 // messageArgs are the options of a message, from its key on: due is when it is ready, and more are
 // options before the last ones.
 func messageArgs(due Arg, more ...Arg) []Arg {
+	return slices.Concat(contentArgs(due), more, []Arg{
+		{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
+		{Name: "until", Type: OneOf, Token: "UNTIL", Optional: true, Args: []Arg{{Name: "lease", Type: PureToken, Token: "LEASE"}}},
+		{Name: "replace", Type: PureToken, Token: "REPLACE", Optional: true},
+		{Name: "ms", Type: Integer, Token: "MAXDELAY", Optional: true, Min: 1, Max: millisMax},
+	})
+}
+
+// contentArgs are those of messageArgs that are not about other messages.
+func contentArgs(due Arg) []Arg {
 	return slices.Concat([]Arg{
 		{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
 		{Name: "n", Type: Integer, Token: "WEIGHT", Optional: true, Min: math.MinInt64},
@@ -26,11 +36,6 @@ func messageArgs(due Arg, more ...Arg) []Arg {
 		{Name: "n", Type: Integer, Token: "PRIORITY", Optional: true, Max: 9},
 		due,
 		{Name: "ms", Type: Integer, Token: "TTL", Optional: true, Min: 1, Max: millisMax},
-	}, more, []Arg{
-		{Name: "id", Type: String, Token: "UNIQUE", Optional: true},
-		{Name: "until", Type: OneOf, Token: "UNTIL", Optional: true, Args: []Arg{{Name: "lease", Type: PureToken, Token: "LEASE"}}},
-		{Name: "replace", Type: PureToken, Token: "REPLACE", Optional: true},
-		{Name: "ms", Type: Integer, Token: "MAXDELAY", Optional: true, Min: 1, Max: millisMax},
 	})
 }
 

@@ -77,6 +77,10 @@ func (l *lockedEngine) PrepareMove(req *engine.BudgetMove) error {
 	return locked(l, func() error { return l.s.PrepareMove(req) })
 }
 
+func (l *lockedEngine) PrepareGroup(req *engine.OpenGroup) error {
+	return locked(l, func() error { return l.s.PrepareGroup(req) })
+}
+
 func (l *lockedEngine) PreparePublish(req *engine.Publish) error {
 	return locked(l, func() error { return l.s.PreparePublish(req) })
 }

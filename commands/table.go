@@ -104,6 +104,9 @@ func filaCommands() []Spec {
 		publishMessage(), // FILA.PUBLISH
 		topic(),
 
+		// group.go
+		groups(), // FILA.GROUP
+
 		// cron.go
 		cron(),
 

@@ -319,6 +319,11 @@ func (s *seat) PreparePublish(req *engine.Publish) error {
 	return s.with(func(e *engine.Engine) error { return e.PreparePublish(req) })
 }
 
+// PrepareGroup implements commands.Engine.
+func (s *seat) PrepareGroup(req *engine.OpenGroup) error {
+	return s.with(func(e *engine.Engine) error { return e.PrepareGroup(req) })
+}
+
 // PrepareMove implements commands.Engine.
 func (s *seat) PrepareMove(req *engine.BudgetMove) error {
 	return s.with(func(e *engine.Engine) error { return e.PrepareMove(req) })

@@ -117,6 +117,7 @@ func engineConfig(cfg cli.Config, scripts hook.Loader, log zerolog.Logger) engin
 	c.SignalWindows = cfg.Signals.Windows
 	c.SignalCheckpoint = cfg.Signals.Checkpoint
 	c.HistoryDays = cfg.Budgets.HistoryDays
+	c.GroupsKeep = cfg.Groups.Keep
 	c.Log = log
 	return c
 }
@@ -129,7 +130,7 @@ func messageLimits(l cli.Limits) engine.Limits {
 			Key: l.Key, Throttle: l.Key, Throttles: l.Throttles, Weight: l.Weight, Cost: l.Cost, Script: l.Script,
 		},
 		QueueName: l.QueueName, Dedup: l.Key, HeaderName: l.HeaderName, HeaderValue: l.HeaderValue, Headers: l.Headers,
-		Payload: l.Payload, Result: l.Result, Count: l.Count, Crons: l.Crons, Budgets: l.Budgets, Holds: l.Holds, Instances: l.ThrottleInstances, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
+		Payload: l.Payload, Result: l.Result, Count: l.Count, Crons: l.Crons, Budgets: l.Budgets, Groups: l.Groups, Holds: l.Holds, Instances: l.ThrottleInstances, Signals: l.Signals, Values: d.Values, ValueBytes: d.ValueBytes,
 	}
 }
 

@@ -4,7 +4,8 @@
 // Records reads every record, decodes key and value, and follows every reference. Repair fixes the
 // findings. References, by family: a lease and an attempt refer to their message; a due time to its
 // message, if the queue exists; a deduplication id, a result and a binding to their queue; a unique id
-// and its message to each other; a message to its body. A message without a queue is an orphan. Expiries,
+// and its message to each other; a message to its body; a group, its message and its counts to each other, and the counts to
+// the messages that are members. A message without a queue is an orphan. Expiries,
 // settings of keys and dead-letter queues may dangle, and bodies until a broker sweeps them.
 package verify
 
@@ -107,8 +108,9 @@ type verifier struct {
 	orphans map[uint32]int64 // messages by a queue number without a queue
 	digest  hash.Hash
 
-	unnamed  map[storage.ID][]string // messages that the holders of their body do not name
-	messages storage.Iterator        // for exists
+	members  map[memberOf]groupMembers // that the messages say
+	unnamed  map[storage.ID][]string   // messages that the holders of their body do not name
+	messages storage.Iterator          // for exists
 	lease    leaseSeen
 }
 
@@ -150,8 +152,11 @@ func (v *verifier) family(f storage.Family) {
 			v.found(f, last, err.Error())
 		}
 	}
-	if f == storage.Messages {
+	switch f { //nolint:exhaustive // the others need nothing more
+	case storage.Messages:
 		v.reportUnnamed()
+	case storage.State:
+		v.reportUncounted()
 	}
 	if err := it.Err(); err != nil {
 		v.report(Finding{Family: f, Key: bytes.Clone(last), What: "what follows cannot be read: " + err.Error(), Unreadable: true})
@@ -233,6 +238,9 @@ func (v *verifier) checkMessage(key, value []byte) error {
 	}
 	if q != nil && v.ownsID(mk, &m) {
 		v.checkUnique(mk, &m, key)
+	}
+	if q != nil {
+		v.countMember(mk.Queue, &m)
 	}
 	return v.checkReference(mk, value, key)
 }
@@ -318,6 +326,9 @@ func (v *verifier) checkState(key, value []byte) error {
 	}
 	if needs == nil {
 		return nil
+	}
+	if _, group, _, is := storage.GroupOf(key); is {
+		return v.checkGroup(key, value, needs, group)
 	}
 	if _, err := v.store.Get(storage.State, needs); errors.Is(err, storage.ErrNotFound) {
 		parts, _ := storage.ParseStateKey(key)
