@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the broker for one architecture, amd64 or arm64, as a file that needs no library of the
-# system it runs on: DIST/linux_ARCH/fila. RocksDB and what it needs are Debian 12's own static
+# system it runs on: DIST/linux_ARCH/fila, and beside it the gateway for clients of SQS, fila-sqs. RocksDB and what it needs are Debian 12's own static
 # libraries, taken from its packages without installing them, so that amd64 and arm64 are built
 # in the same way. Beside the binary, packages.txt says which they were.
 arch=${1:?usage: static.sh amd64|arm64}
@@ -48,6 +48,10 @@ mkdir -p "$out"
 CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$triple-gcc CXX=$triple-g++ GOFLAGS=-mod=readonly GOTOOLCHAIN=local \
 	CGO_CFLAGS="-O2 '-I$root/sysroot/usr/include'" CGO_CXXFLAGS="-O2 '-I$root/sysroot/usr/include'" CGO_LDFLAGS="'-L$root/sysroot/usr/lib/$triple'" \
 	go build -buildvcs=true -trimpath -tags netgo,osusergo -ldflags '-s -w -buildid= -B none -linkmode external -extldflags "-static -lbz2'"$wrap"'"' -o "$out/fila" .
+
+# The gateway is a module of its own, and pure Go.
+CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly GOTOOLCHAIN=local GOWORK=off \
+	go -C adapters/sqs build -buildvcs=true -trimpath -ldflags '-s -w -buildid=' -o "$(cd "$out" && pwd)/fila-sqs" ./cmd/fila-sqs
 
 # Name and version of each package, and of its source: that is only said where it is another.
 cross=$([ "$arch" = "$(dpkg --print-architecture)" ] || echo "-$arch-cross")

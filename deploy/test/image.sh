@@ -81,6 +81,21 @@ a_newer_image_goes_on_with_the_volume() {
 	pod stop -t 30 two >/dev/null
 }
 
+the_gateway_of_sqs_serves_a_queue() {
+	local at answer
+	at=$(free_port)
+	started three "$(load "$dist")"
+	eventually pod exec three /usr/bin/fila health --ready
+	pod run -d --name gateway --read-only --cap-drop all --security-opt no-new-privileges --network host --no-healthcheck --entrypoint /usr/bin/fila-sqs \
+		-e "FILA_URL=redis://:$password@127.0.0.1:$port" -e "FILA_SQS_LISTEN_ADDR=127.0.0.1:$at" "$(load "$dist")" >/dev/null
+	sqs() { curl -sf -H 'Content-Type: application/x-amz-json-1.0' -H "X-Amz-Target: AmazonSQS.$1" -d "$2" "127.0.0.1:$at/"; }
+	eventually sqs CreateQueue '{"QueueName":"texts"}'
+	sqs SendMessage "{\"QueueUrl\":\"http://127.0.0.1:$at/000000000000/texts\",\"MessageBody\":\"hello\"}" >/dev/null
+	answer=$(sqs ReceiveMessage "{\"QueueUrl\":\"http://127.0.0.1:$at/000000000000/texts\"}")
+	grep -q '"Body":"hello"' <<<"$answer" || fail "it answers $answer"
+	pod rm -f gateway three >/dev/null
+}
+
 backed_up() { [ -n "$(ls "$store/graph/volumes/fila-test/_data/store-backups")" ]; }
 
 without_a_password_it_refuses_an_open_address() {
@@ -92,11 +107,11 @@ without_a_password_it_refuses_an_open_address() {
 certificates_and_user_are_inside() {
 	local list
 	list=$(tar -xOf "$dist"/fila_*_image_"$arch".tar --wildcards '*.tar' | tar -tf -)
-	want "data/ etc/ etc/group etc/passwd etc/ssl/ etc/ssl/certs/ etc/ssl/certs/ca-certificates.crt usr/ usr/bin/ usr/bin/fila usr/share/ usr/share/doc/ usr/share/doc/fila/ usr/share/doc/fila/LICENSE" \
+	want "data/ etc/ etc/group etc/passwd etc/ssl/ etc/ssl/certs/ etc/ssl/certs/ca-certificates.crt usr/ usr/bin/ usr/bin/fila usr/bin/fila-sqs usr/share/ usr/share/doc/ usr/share/doc/fila/ usr/share/doc/fila/LICENSE" \
 		"$(tr '\n' ' ' <<<"$list" | sed 's/ $//')" "files of the image"
 }
 
 trap clean EXIT
 clean
 run the_image_runs_read_only_as_a_user_of_its_own its_health_check_tells_alive_from_stuck messages_survive_a_kill_of_the_container it_stops_in_order \
-	a_newer_image_goes_on_with_the_volume without_a_password_it_refuses_an_open_address certificates_and_user_are_inside
+	a_newer_image_goes_on_with_the_volume the_gateway_of_sqs_serves_a_queue without_a_password_it_refuses_an_open_address certificates_and_user_are_inside
