@@ -92,7 +92,7 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 		return nil, err
 	}
 	units, err := p.planLimits()
-	if err = cmp.Or(err, tx.afford(units)); err != nil {
+	if err := cmp.Or(err, tx.afford(units)); err != nil {
 		return nil, err
 	}
 	changes := p.changes()

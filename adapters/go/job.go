@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -118,7 +119,7 @@ func nacking(j *Job, err error) outcome {
 	if len(f.holds) > 0 {
 		without := o // a throttle that the message does not name is refused
 		o.instead = &without
-		o.options = append(o.options[:len(o.options):len(o.options)], f.holds...)
+		o.options = append(slices.Clip(o.options), f.holds...)
 	}
 	return o
 }
@@ -159,7 +160,7 @@ func failureOf(err error) (f failure) {
 			}
 			f.holds = append(f.holds, one.holds...)
 		}
-		if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
+		if many, ok := err.(interface{ Unwrap() []error }); ok {
 			for _, e := range many.Unwrap() {
 				inner := failureOf(e)
 				if !f.dead && !f.delayed {

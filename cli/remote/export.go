@@ -80,7 +80,7 @@ func (c *call) exportThrottles() ([][]string, error) {
 		}
 		return wrong == nil
 	})
-	if err = cmp.Or(err, wrong); err != nil {
+	if err := cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
 	list := make([][]string, 0, len(all))

@@ -138,7 +138,7 @@ func (g *Group) Index() *int { return &g.timer }
 
 // isOver reports whether nothing keeps the group from its end.
 func (g *Group) isOver() bool {
-	return g.Pending == 0 && (g.IsCancelled() || g.SealedAt != 0 && !(g.WhenDone && g.Dead > 0))
+	return g.Pending == 0 && (g.IsCancelled() || g.SealedAt != 0 && (!g.WhenDone || g.Dead == 0))
 }
 
 // Len returns the number of groups.
