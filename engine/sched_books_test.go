@@ -165,13 +165,13 @@ func (s *schedSim) ready(m *schedMessage) {
 	k.ready = slices.Insert(k.ready, i, m)
 }
 
-// unready removes a message from the ready ones of its key.
-func (s *schedSim) unready(m *schedMessage) {
+// unready removes a message from the ready ones of its key, for a lease or not.
+func (s *schedSim) unready(m *schedMessage, leased bool) {
 	k := m.key
 	if i := slices.Index(k.ready, m); i >= 0 {
 		k.ready = slices.Delete(k.ready, i, i+1)
 	}
-	k.gather.loses(k, m)
+	k.gather.loses(k, leased)
 	if len(k.ready) == 0 || !k.full() {
 		k.dropSpans()
 	}
@@ -271,7 +271,7 @@ func (s *schedSim) removed(m *schedMessage) {
 	s.promote()
 	switch m.state {
 	case schedReady:
-		s.unready(m)
+		s.unready(m, false)
 	case schedLeased:
 		s.unhold(m)
 	case schedDelayed, schedGone:
@@ -292,7 +292,7 @@ func (s *schedSim) reschedule(m *schedMessage, delay time.Duration) {
 		}
 		s.promote()
 		if m.state == schedReady {
-			s.unready(m)
+			s.unready(m, false)
 		}
 		m.state = schedGone // until its new due time
 		s.comesBack(m, delay)
@@ -318,7 +318,7 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 		s.fault("key %s of %s is paused, and a message goes out", k.name, k.queue.name)
 	}
 	if !w.same {
-		k.mayGo(m)
+		k.mayGo()
 	}
 	m.tries++
 	if !w.parked {
@@ -332,7 +332,7 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 			q.waiting--
 		}
 	}
-	s.unready(m)
+	s.unready(m, true)
 	m.took = m.took[:0]
 	for _, t := range c.throttles {
 		t.take(m)
@@ -360,7 +360,7 @@ func (s *schedSim) delivered(w *schedWorker, d *Delivery) {
 func (s *schedSim) batch(w *schedWorker, ds []*Delivery) {
 	s.promote()
 	if len(ds) > 0 && s.messages[ds[0].Receipt.ID] != nil {
-		s.messages[ds[0].Receipt.ID].key.mayGo(s.messages[ds[0].Receipt.ID])
+		s.messages[ds[0].Receipt.ID].key.mayGo()
 	}
 	ahead := 0.0
 	for i, d := range ds {

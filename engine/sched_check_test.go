@@ -51,14 +51,24 @@ func (s *schedSim) check() {
 }
 
 // heads calls each with the first message of every key that could deliver if its throttles had
-// room, until each returns false. Its budgets cover it.
+// room, until each returns false. Its budgets cover it, and it does not gather.
 func (s *schedSim) heads(each func(m *schedMessage) bool) {
+	s.headsOf((*schedKey).full, each)
+}
+
+// perhapsHeads calls each also with those of keys that may gather.
+func (s *schedSim) perhapsHeads(each func(m *schedMessage) bool) {
+	s.headsOf(func(k *schedKey) bool { return k.gathers() <= 0 }, each)
+}
+
+// headsOf calls each with those of keys that gather no more.
+func (s *schedSim) headsOf(full func(k *schedKey) bool, each func(m *schedMessage) bool) {
 	for _, q := range s.queues {
 		if q.waiting == 0 || q.paused {
 			continue
 		}
 		for _, k := range q.keys {
-			if len(k.ready) > 0 && !k.paused && k.full() && k.ready[0].covered() && !each(k.ready[0]) {
+			if len(k.ready) > 0 && !k.paused && full(k) && k.ready[0].covered() && !each(k.ready[0]) {
 				return
 			}
 		}
@@ -83,7 +93,7 @@ func (s *schedSim) judge() {
 	tokens := map[*schedThrottle]float64{} // kept, by cost: they may be kept before they are all there
 	for again := true; again; {
 		again = false
-		s.heads(func(m *schedMessage) bool {
+		s.perhapsHeads(func(m *schedMessage) bool {
 			full := func(t *schedThrottle) bool { return !t.admits(m) || kept[t] }
 			if ts := m.class.throttles; len(ts) > 1 && slices.ContainsFunc(ts, full) {
 				for _, t := range ts {
@@ -123,7 +133,7 @@ func (s *schedSim) judge() {
 // throttle stops for longer. It cannot use those that are kept.
 func (s *schedSim) saved(kept map[*schedThrottle]float64) map[*schedThrottle]bool {
 	saved := map[*schedThrottle]bool{}
-	s.heads(func(m *schedMessage) bool {
+	s.perhapsHeads(func(m *schedMessage) bool {
 		for _, t := range m.class.throttles {
 			tokens := t.required(m) + kept[t]
 			if !t.byCost || t.isHeld() || t.holds(tokens, s.now) {

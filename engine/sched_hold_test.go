@@ -115,35 +115,42 @@ func (g *schedGather) gets(m *schedMessage) {
 	g.latest, g.waited = now, g.waited || m.tries > 0
 }
 
-// loses records that a message is no longer ready, for a lease or for good.
-func (g *schedGather) loses(k *schedKey, m *schedMessage) {
-	if len(k.ready) == 0 || m.tries > 0 {
+// loses records that a message is no longer ready. A lease has the key judged anew.
+func (g *schedGather) loses(k *schedKey, leased bool) {
+	switch {
+	case len(k.ready) == 0:
 		g.waited = false
-	}
-	if len(k.ready) > 0 && k.ready[0].tries > 0 {
+	case k.ready[0].tries > 0:
 		g.waited = true
+	case leased:
+		g.waited = false
 	}
 }
 
 // full reports whether the key certainly does not gather.
 func (k *schedKey) full() bool {
 	q, g := k.queue, &k.gather
-	return q.batch == 0 || len(k.ready) >= q.batch || g.waited && !q.sim.onDisk || q.sim.now >= g.latest+q.wait
+	return q.batch == 0 || len(k.ready) >= q.batch || g.waited && !q.sim.onDisk || q.sim.now >= g.latest+q.wait+tokenLate // ids are later than the time by as much
+}
+
+// gathers returns for how long the key certainly gathers still; at most 0: it may not.
+func (k *schedKey) gathers() time.Duration {
+	q, first := k.queue, k.gather.since
+	if q.batch == 0 || len(k.ready) >= q.batch || k.gather.waited {
+		return 0
+	}
+	for _, m := range k.ready {
+		if first = min(first, m.sent); m.tries > 0 {
+			return 0
+		}
+	}
+	return time.Duration(first + q.wait - int64(time.Millisecond) - q.sim.now)
 }
 
 // mayGo finds a delivery of a key that certainly gathers.
-func (k *schedKey) mayGo(m *schedMessage) {
-	q, first := k.queue, k.gather.since
-	if q.batch == 0 || len(k.ready) >= q.batch || k.gather.waited {
-		return
-	}
-	for _, o := range k.ready {
-		if first = min(first, o.sent); o.tries > 0 {
-			return
-		}
-	}
-	if left := first + q.wait - int64(time.Millisecond) - q.sim.now; left > 0 {
-		q.sim.fault("key %s of %s has %d messages of a batch of %d and waits for another %v, and message %d goes out", k.name, q.name, len(k.ready), q.batch, time.Duration(left), m.seq)
+func (k *schedKey) mayGo() {
+	if left := k.gathers(); left > 0 {
+		k.queue.sim.fault("key %s of %s has %d messages of a batch of %d and waits for another %v, and a message goes out", k.name, k.queue.name, len(k.ready), k.queue.batch, left)
 	}
 }
 

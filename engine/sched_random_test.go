@@ -398,6 +398,7 @@ type schedJudge struct {
 	alone, single []seen
 	several       []seen    // fractions of classes with several throttles
 	besideBatches [2][]seen // use of throttles, and fractions of classes with several, where batches of one key go ahead
+	interrupted   []seen    // use of throttles with others in a message, where holds stop these or keys gather
 }
 
 // busy reports whether no worker waited for the queue in nearly all of the time.
@@ -430,6 +431,7 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 			is := seen{part, fmt.Sprintf("seed %d, %s, %d of %.1f", seed, c, c.got, of)}
 			switch {
 			case c.budgets: // the credits decide
+			case u.gathers: // keys come and go, and when is known within bounds
 			case q.busy():
 				// Queues with a waiting consumer take turns. The classes of one whose workers only poll, or are
 				// all busy, get what happens to be free at the moment in which one of them asks.
@@ -451,8 +453,11 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 		if t.amount() >= enough && !slices.Contains(u.own, t) {
 			i := min(most[t], 4)
 			use := &j.use[i]
-			if u.same && i > 1 {
+			switch {
+			case u.same && i > 1:
 				use = &j.besideBatches[0]
+			case (u.holds || u.gathers) && i > 1:
+				use = &j.interrupted
 			}
 			*use = append(*use, seen{t.use(), fmt.Sprintf("seed %d, %s (rate %.1f, concurrency %d)", seed, t.name, t.rate, t.conc)})
 		}
@@ -496,6 +501,7 @@ func (j *schedJudge) report(t *testing.T, n int) {
 		{"part of its turns, a queue whose messages have one throttle", j.alone, 0.75, 0},
 		{"part of its share, a class with one throttle beside several", j.single, 0.25, 0},
 		{"part of its share, a class with several throttles", j.several, 0.1, 0},
+		{"use of throttles, messages with several, beside holds or keys that gather", j.interrupted, 0.75, 0.06},
 		{"use of throttles, messages with several, beside batches of one key", j.besideBatches[0], 0.75, 0.06},
 		{"part of its share, a class with several throttles, beside batches of one key", j.besideBatches[1], 0.1, 0.02},
 	} {
