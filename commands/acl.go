@@ -31,8 +31,11 @@ func aclCat() Spec {
 		Args:    []Arg{{Name: "category", Type: String, Optional: true}},
 		Examples: []Example{
 			{"ACL CAT produce", `1) "fila.enqueue"
-2) "fila.publish"
-3) "fila.result"`},
+2) "fila.group|cancel"
+3) "fila.group|open"
+4) "fila.group|seal"
+5) "fila.publish"
+6) "fila.result"`},
 			{"ACL CAT nosuch", "(error) ERR Unknown category 'nosuch'"},
 		},
 		Room:   tableRoom("", nameBytes),

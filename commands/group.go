@@ -26,7 +26,7 @@ func groupOpen() Spec {
 			"With GROUP, the message is a pending member of another group from now on.",
 		Flags:  []string{"write", "denyoom"},
 		Access: Produce, ACL: []string{"produce"},
-		Args: slices.Concat([]Arg{{Name: "name", Type: Key}, {Name: "queue", Type: Key}, {Name: "payload", Type: String}}, contentArgs(dueArg()), []Arg{
+		Args: slices.Concat([]Arg{{Name: "group-name", Type: Key}, {Name: "queue", Type: Key}, {Name: "payload", Type: String}}, contentArgs(dueArg()), []Arg{
 			groupArg(),
 			{Name: "when", Type: OneOf, Token: "WHEN", Optional: true, Args: []Arg{{Name: "done", Type: PureToken, Token: "DONE"}, {Name: "ended", Type: PureToken, Token: "ENDED"}}},
 			{Name: "ms", Type: Integer, Token: "EXPIRE", Optional: true, Min: 1, Max: millisMax},
@@ -59,7 +59,7 @@ type groupOpenCall struct {
 }
 
 func parseGroupOpen(s *Session, in *input) (call, error) {
-	c := &groupOpenCall{req: engine.OpenGroup{Name: in.Text("name"), WhenDone: in.Has("when.done"), Expire: in.Millis("expire", 0)}, size: in.Size()}
+	c := &groupOpenCall{req: engine.OpenGroup{Name: in.Text("group-name"), WhenDone: in.Has("when.done"), Expire: in.Millis("expire", 0)}, size: in.Size()}
 	m := &c.req.Message
 	m.Queue = in.Text("queue")
 	if err := parseMessage(s, in, m); err != nil {
@@ -102,7 +102,7 @@ func (c *groupCall) Preflight(tx *engine.Tx) error { return c.req.Preflight(tx) 
 
 // aboutGroup makes the call of a command with the name of a group.
 func aboutGroup(in *input, take func(tx *engine.Tx, req *engine.GroupCall) (engine.GroupInfo, error), write func(w *resp.Writer, info engine.GroupInfo)) (call, error) {
-	c := &groupCall{req: engine.GroupCall{Name: in.Text("name")}}
+	c := &groupCall{req: engine.GroupCall{Name: in.Text("group-name")}}
 	c.take = func(tx *engine.Tx) (engine.GroupInfo, error) { return take(tx, &c.req) }
 	c.write = write
 	return c, nil
@@ -114,7 +114,7 @@ func groupSeal() Spec {
 		Summary: "Has a group take no more members, and returns how many are pending. A group without pending members is done at once. A group that is sealed already, or has ended, stays as it is.",
 		Flags:   []string{"write", "denyoom", "fast"},
 		Access:  Produce, ACL: []string{"produce"},
-		Args: []Arg{{Name: "name", Type: Key}},
+		Args: []Arg{{Name: "group-name", Type: Key}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE reports", "OK"},
 			{"FILA.GROUP OPEN import-7 reports summary", "(integer) 1"},
@@ -136,7 +136,7 @@ func groupCancel() Spec {
 			"A lease ends as it would, but a failure is not retried, and FILA.EXTEND is refused with CANCELLED. Returns 1, or 0 if the group has ended.",
 		Flags:  []string{"write", "fast"},
 		Access: Produce, ACL: []string{"produce"},
-		Args: []Arg{{Name: "name", Type: Key}},
+		Args: []Arg{{Name: "group-name", Type: Key}},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE reports", "OK"},
 			{"FILA.GROUP OPEN import-7 reports summary", "(integer) 1"},
@@ -160,7 +160,7 @@ func groupGet() Spec {
 		Flags:   []string{"readonly"}, Access: Look, ACL: []string{"inspect"},
 		Reply: "A map: " + groupFields(&engine.GroupInfo{}).names() + ". state is open, sealed, done or cancelled. members is the sum of pending, done, dead and cancelled. " +
 			"message is the id of the message that was enqueued at the end; error says why the group is cancelled, nil if a command did it. The times are nil where they do not apply.",
-		Args: []Arg{{Name: "name", Type: Key}},
+		Args: []Arg{{Name: "group-name", Type: Key}},
 		Examples: []Example{
 			{"FILA.GROUP GET import-7", "(nil)"},
 			{"FILA.QUEUE CREATE reports", "OK"},

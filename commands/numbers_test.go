@@ -40,6 +40,11 @@ func numberedCommands() map[string]string {
 		"FILA.CRON LIST CURSOR":         "FILA.CRON LIST CURSOR #",
 		"FILA.CRON LIST COUNT":          "FILA.CRON LIST COUNT #",
 		"FILA.EXTEND ms":                "FILA.EXTEND q $lease #",
+		"FILA.GROUP LIST CURSOR":        "FILA.GROUP LIST CURSOR #",
+		"FILA.GROUP LIST COUNT":         "FILA.GROUP LIST COUNT #",
+		"FILA.GROUP OPEN AT":            "FILA.GROUP OPEN g q x AT #",
+		"FILA.GROUP OPEN CHARGE":        "FILA.GROUP OPEN g q x BUDGET b CHARGE #",
+		"FILA.GROUP OPEN EXPIRE":        "FILA.GROUP OPEN g q x EXPIRE #",
 		"FILA.FIGURES CURSOR":           "FILA.FIGURES CURSOR #",
 		"FILA.FIGURES COUNT":            "FILA.FIGURES COUNT #",
 		"FILA.KEY SET WEIGHT":           "FILA.KEY SET q k WEIGHT #",
@@ -130,11 +135,13 @@ func numberedCommands() map[string]string {
 	for _, option := range []string{"WEIGHT", "COST", "PRIORITY", "DELAY", "TTL"} {
 		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x KEY k " + option + " #"
 		all["FILA.PUBLISH "+option] = "FILA.PUBLISH topic x KEY k " + option + " #"
+		all["FILA.GROUP OPEN "+option] = "FILA.GROUP OPEN g q x KEY k " + option + " #"
 		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
 	}
 	for _, option := range []string{"MAXATTEMPTS", "BACKOFF", "MAXBACKOFF"} {
 		all["FILA.ENQUEUE "+option] = "FILA.ENQUEUE q x " + option + " #"
 		all["FILA.PUBLISH "+option] = "FILA.PUBLISH topic x " + option + " #"
+		all["FILA.GROUP OPEN "+option] = "FILA.GROUP OPEN g q x " + option + " #"
 		all["FILA.CRON SET "+option] = "FILA.CRON SET c q '@every 1s' x " + option + " #"
 		all["FILA.SCRIPT TEST "+option] = "FILA.SCRIPT TEST q ON_ENQUEUE " + option + " #"
 	}
@@ -245,7 +252,7 @@ func isField(name string) bool {
 // looks show what the numbers have led to.
 func looks() []string {
 	return []string{
-		"FILA.QUEUE INFO q", "FILA.STATS q", "FILA.STATS", "FILA.KEYS q", "FILA.KEY GET q k", "FILA.KEY GET q default", "FILA.BROWSE q", "FILA.BROWSE q.dlq", "FILA.CRON GET c", "FILA.THROTTLE GET t",
+		"FILA.QUEUE INFO q", "FILA.GROUP GET g", "FILA.GROUP LIST", "FILA.STATS q", "FILA.STATS", "FILA.KEYS q", "FILA.KEY GET q k", "FILA.KEY GET q default", "FILA.BROWSE q", "FILA.BROWSE q.dlq", "FILA.CRON GET c", "FILA.THROTTLE GET t",
 		"FILA.EXPLAIN q $id", "FILA.EXPLAIN q KEY k", "FILA.EXPLAIN none KEY thr", "FILA.KEYS none", "FILA.GET q $id", "FILA.GET q $lease", "FILA.SCRIPT STATS q", "CONFIG GET *", "SLOWLOG GET -1", "CLIENT LIST", "INFO",
 	}
 }

@@ -84,7 +84,7 @@ const pageBytes = 4 << 20
 
 // viewBytes is what a message of a page takes in memory in addition to its record, as it is
 // found and as it is shown. A test compares it with the types.
-const viewBytes = 1 << 10
+const viewBytes = 1<<10 + 128
 
 // PageBytes returns the maximum memory of a page in bytes if no record is larger than record.
 func PageBytes(record int) int { return pageBytes + record + viewBytes }
