@@ -44,22 +44,13 @@ func usedOption() Arg {
 	return Arg{Name: "n", Type: Integer, Token: "USED", Optional: true, Max: credit.ChargeMax}
 }
 
-// used returns the value of usedOption, nil if it is absent.
-func used(in *input) *int64 {
-	if !in.Has("used") {
-		return nil
-	}
-	n := in.Integer("used", 0)
-	return &n
-}
-
 type ackCall struct {
 	receipts
 	options engine.AckOptions
 }
 
 func parseAck(_ *Session, in *input) (call, error) {
-	c := &ackCall{options: engine.AckOptions{Used: used(in)}}
+	c := &ackCall{options: engine.AckOptions{Used: in.Amount("used")}}
 	if err := c.parse(in); err != nil {
 		return nil, err
 	}
@@ -97,6 +88,7 @@ func nack() Spec {
 			"DELAY (retry after that time) or DEAD decides; without them the queue's ON_FAILURE hook, which receives the ERROR, or else the settings of the queue. " +
 			"The first 8 KiB of the ERROR are kept with the message, up to a whole character. " +
 			"A message whose TTL is over becomes dead in any case. A retry is not delivered if its ready_at is not before the end of the TTL. " +
+			"CAUSE names the group that the failure belongs to in FILA.BROWSE GROUP ERROR, in at most 256 bytes; without it the cause is that which the hook names, else what the ERROR has in common with others. " +
 			"USED settles the budgets and the throttles BY COST of the message as in FILA.ACK; without it a nack costs no credits. " +
 			"HOLD holds a throttle that the message names, as FILA.THROTTLE HOLD does, in the same write: what a provider says in Retry-After. For an adaptive one it is a failure, also with DEAD. It opens none: of two holds the later end counts.",
 		Reply: "A map: action (retry or dlq), attempt (of the next delivery, or the last one), ready_at (nil for a dead message), " +
@@ -112,6 +104,7 @@ func nack() Spec {
 				{Name: "dead", Type: PureToken, Token: "DEAD"},
 			}},
 			usedOption(),
+			{Name: "name", Type: String, Token: "CAUSE", Optional: true},
 			{Name: "hold", Type: Block, Token: "HOLD", Optional: true, Multiple: true, Args: []Arg{
 				{Name: "throttle-key", Type: String}, {Name: "ms", Type: Integer, Max: millisMax},
 			}},
@@ -149,7 +142,7 @@ func parseNack(_ *Session, in *input) (call, error) {
 		return nil, err
 	}
 	return &nackCall{req: engine.Nack{
-		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"), Used: used(in), Holds: holds,
+		Queue: in.Text("queue"), Receipt: r, Error: string(in.Bytes("error")), Delay: in.Millis("delay", -1), Dead: in.Has("dead"), Used: in.Amount("used"), Holds: holds, Cause: string(in.Bytes("cause")),
 	}}, nil
 }
 

@@ -16,13 +16,13 @@ func browse() Spec {
 	return Spec{
 		Name: "FILA.BROWSE", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT, read off-loop; in the loop the messages of the page, at most 4,000: of a search those found, of GROUP ERROR none", Returns: pageOfMaps,
 		Summary: "Shows the messages of a queue, a page at a time: by fairness key, within a key in the order of delivery. " +
-			"HEADER, PAYLOAD, ERROR, SINCE and UNTIL search: they select messages by what they contain, see docs/explanation/messages.md. GROUP ERROR shows the errors of messages instead. " +
+			"HEADER, PAYLOAD, ERROR, CAUSE, SINCE and UNTIL search: they select messages by what they contain, see docs/explanation/messages.md. GROUP ERROR shows the failures of messages by cause instead. " +
 			"DONE shows what is known of the messages that are done, for the KEEPDONE of the queue: those with the newest records first, in groups of about KEEPDONE, and within a group those that were enqueued last.",
 		Flags: []string{"readonly"},
 		Reply: pageReply + "A message is a map as FILA.GET returns it. COUNT is how many messages are looked at, so a page that selects may be empty " +
 			"without being the last; one with large messages, or with much to look at, ends early. A message that exists during the whole iteration is shown exactly once. " +
-			"With GROUP ERROR a map is a group of errors that differ only in numbers, ids and quoted strings: " + errorFields(&engine.ErrorGroup{}).names() + ". " +
-			"error is the pattern of the group for ERROR of FILA.BROWSE and FILA.REDRIVE, id a message of the last failure, queues a map of how many messages failed where. " +
+			"With GROUP ERROR a map is a group of failures of one cause, that which FILA.NACK or a hook has named, or of errors that differ only in numbers, ids, quoted strings, hosts, addresses and paths: " + errorFields(&engine.ErrorGroup{}).names() + ". " +
+			"cause is the value of CAUSE that selects the group, here and in FILA.REDRIVE; several CAUSE select messages of any of these. error is a pattern that its errors match, id a message of the last failure, queues a map of how many messages failed where. " +
 			"A page has at most 100 groups: the same group of several pages is to be added up. " +
 			"DONE goes with KEY, HEADER, SINCE and UNTIL, which are times of acks; COUNT is then how many messages of the key are looked at.",
 		Args: []Arg{
@@ -32,6 +32,7 @@ func browse() Spec {
 			{Name: "header", Type: Block, Token: "HEADER", Optional: true, Args: []Arg{{Name: "name", Type: String}, {Name: "pattern", Type: Pattern}}},
 			{Name: "text", Type: String, Token: "PAYLOAD", Optional: true},
 			{Name: "pattern", Type: Pattern, Token: "ERROR", Optional: true},
+			{Name: "cause", Type: String, Token: "CAUSE", Optional: true, Multiple: true},
 			{Name: "ms", Type: Integer, Token: "SINCE", Optional: true},
 			{Name: "ms", Type: Integer, Token: "UNTIL", Optional: true},
 			{Name: "c", Type: String, Token: "CURSOR", Optional: true},
@@ -76,8 +77,8 @@ func parseBrowse(_ *Session, in *input) (call, error) {
 		req.Cursor = ""
 	}
 	if in.Has("done") {
-		if slices.ContainsFunc([]string{"status", "payload", "error", "group.error"}, in.Has) {
-			return nil, command.Refuse("ERR", "DONE does not go with STATUS, PAYLOAD, ERROR and GROUP: messages that are done have no payload and no error")
+		if slices.ContainsFunc([]string{"status", "payload", "error", "cause", "group.error"}, in.Has) {
+			return nil, command.Refuse("ERR", "DONE does not go with STATUS, PAYLOAD, ERROR, CAUSE and GROUP: messages that are done have no payload and no error")
 		}
 		return &browseCall{req: req, page: (*engine.Tx).BrowseDone}, nil
 	}
@@ -99,23 +100,14 @@ func parseBrowse(_ *Session, in *input) (call, error) {
 
 // parseFilter returns what a search selects, nil if it is none.
 func parseFilter(in *input) *engine.Filter {
-	if !slices.ContainsFunc([]string{"header", "payload", "error", "since", "until"}, in.Has) {
+	if !slices.ContainsFunc([]string{"header", "payload", "error", "cause", "since", "until"}, in.Has) {
 		return nil
 	}
-	f := &engine.Filter{Payload: in.Bytes("payload"), Error: pattern(in, "error"), Since: in.Integer("since", 0), Until: in.Integer("until", 0)}
+	f := &engine.Filter{Payload: in.Bytes("payload"), Error: in.Given("error"), Causes: in.Texts("cause"), Since: in.Integer("since", 0), Until: in.Integer("until", 0)}
 	if words := in.List("header"); words != nil {
 		f.Header, f.Value = string(words[0]), string(words[1])
 	}
 	return f
-}
-
-// pattern returns a pattern that may be empty, nil when it was not given.
-func pattern(in *input, name string) *string {
-	if !in.Has(name) {
-		return nil
-	}
-	p := string(in.Bytes(name))
-	return &p
 }
 
 type browseCall struct {
@@ -167,6 +159,7 @@ func errorFields(g *engine.ErrorGroup) *fields {
 		queues.number(q, g.Queues[q])
 	}
 	f.group("queues", queues)
+	f.text("cause", g.Cause)
 	return &f
 }
 

@@ -15,7 +15,7 @@ func get() Spec {
 		Name: "FILA.GET", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "map or nil",
 		Summary: "Returns a message in any status, without changing it. In a queue with KEEPDONE that includes messages that are done, without their payloads.",
 		Reply: "A map, nil if the queue has no such message: " + viewFields(&engine.View{}).names() + ". status is ready, delayed, leased, dead or done; " +
-			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died; " +
+			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died, and so is cause, where it was named; " +
 			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died. " +
 			"progress is what the consumer of a leased message has said last with FILA.EXTEND. " +
 			"first_leased_at is known in a queue with KEEPDONE only; acked_at and result are those of a done message, which has no payload, and the first 1 KiB of its headers unless a restart came between its last delivery and the ack. " +
@@ -139,6 +139,7 @@ func viewFields(v *engine.View) *fields {
 	f.at("acked_at", v.AckedAt)
 	f.maybe("result", v.Result)
 	f.optional("group", v.Group)
+	f.optional("cause", v.Cause)
 	return &f
 }
 
@@ -251,7 +252,7 @@ func redrive() Spec {
 		Returns: "integer",
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
 			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
-			"FILA.STATS of the queue shows its progress, and STOP ends it. ERROR moves only messages whose error matches, such as the error of a group of FILA.BROWSE GROUP ERROR, " +
+			"FILA.STATS of the queue shows its progress, and STOP ends it. CAUSE moves only messages of a cause, such as that of a group of FILA.BROWSE GROUP ERROR, several CAUSE those of any of them; ERROR only those whose error matches, " +
 			"FROM only those that died in that queue.",
 		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
 			"and those whose queue is missing, full or paused, or has another message with their UNIQUE id, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
@@ -264,6 +265,7 @@ func redrive() Spec {
 			{Name: "queue", Type: Key, Token: "TO", Optional: true, Access: Produce},
 			{Name: "n", Type: Integer, Token: "RATE", Optional: true, Min: 1, Max: 1_000_000},
 			{Name: "pattern", Type: Pattern, Token: "ERROR", Optional: true},
+			{Name: "cause", Type: String, Token: "CAUSE", Optional: true, Multiple: true},
 			{Name: "origin", Type: String, Token: "FROM", Optional: true},
 			{Name: "stop", Type: PureToken, Token: "STOP", Optional: true},
 		},
@@ -273,7 +275,7 @@ func redrive() Spec {
 			{"FILA.LEASE orders", "..."},
 			{"FILA.NACK orders <receipt> DEAD ERROR \"timeout after 30 s\"", "..."},
 			{"FILA.REDRIVE orders.dlq ERROR \"disk full\"", "(integer) 0"},
-			{"FILA.REDRIVE orders.dlq ERROR \"timeout after # s\" FROM orders COUNT 100 RATE 50", "(integer) 1"},
+			{"FILA.REDRIVE orders.dlq CAUSE \"timeout after # s\" FROM orders COUNT 100 RATE 50", "(integer) 1"},
 			{"FILA.REDRIVE orders.dlq STOP", "(integer) 0"},
 		},
 		Parse: parseRedrive,
@@ -292,12 +294,12 @@ func parseRedrive(_ *Session, in *input) (call, error) {
 	}
 	if !in.Has("stop") {
 		req := engine.Redrive{DLQ: in.Text("dlq"), Count: int(in.Integer("count", 0)), Key: in.Text("key"), To: in.Text("to"), Rate: int(in.Integer("rate", 0))}
-		if in.Has("error") || in.Has("from") {
-			req.Filter = &engine.Filter{Error: pattern(in, "error"), Origin: string(in.Bytes("from"))}
+		if in.Has("error") || in.Has("cause") || in.Has("from") {
+			req.Filter = &engine.Filter{Error: in.Given("error"), Causes: in.Texts("cause"), Origin: string(in.Bytes("from"))}
 		}
 		return answerInt(func(tx *engine.Tx) (int, error) { return tx.Redrive(&req) }), nil
 	}
-	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "from"}, in.Has) {
+	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "cause", "from"}, in.Has) {
 		return nil, command.Refuse("ERR", "STOP stands alone, usage: "+in.Cmd.UsageLine())
 	}
 	dlq := in.Text("dlq")

@@ -356,7 +356,7 @@ func TestWithoutTheDelayOfTheHookThatOfTheProducerHolds(t *testing.T) {
 func TestNoDecisionOfAHookFailsANack(t *testing.T) {
 	decisions := []string{
 		"action = 'drop'", "action = 1", "action = ''", "delay_ms = -1", "delay_ms = 0/0", "delay_ms = math.huge", "delay_ms = 3153600000001", "delay_ms = '1'",
-		"action = 'retry', delay_ms = 1e300", "action = 'dlq', delay_ms = -1", "weight = 1",
+		"action = 'retry', delay_ms = 1e300", "action = 'dlq', delay_ms = -1", "weight = 1", "cause = 7", "cause = ''", "cause = ('x'):rep(257)",
 	}
 	for _, decision := range decisions {
 		for _, way := range []string{"a nack", "an expired lease", "EXEC"} {

@@ -41,7 +41,9 @@ func scriptTest() Spec {
  9) "memory_bytes"
 10) (integer) <n>
 11) "hold"
-12) (nil)`},
+12) (nil)
+13) "cause"
+14) (nil)`},
 			{`FILA.SCRIPT TEST orders ON_ENQUEUE SOURCE "function on_enqueue(msg) return msg.headers.tier.name end"`, "..."},
 		},
 		Room:   sized("source", scriptCopies),
@@ -136,6 +138,7 @@ func (c *scriptTestCall) fields(t *hook.Trial) *fields {
 		f.given("max_backoff_ms", t.Enqueue.Retry.MaxBackoff)
 	} else {
 		f.holds(t.Failure.Holds)
+		f.optional("cause", t.Failure.Cause)
 	}
 	return &f
 }

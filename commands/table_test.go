@@ -89,7 +89,7 @@ func TestUsageLineReadsLikeTheContract(t *testing.T) {
 	for name, want := range map[string]string{
 		"fila.lease":      "FILA.LEASE queue [COUNT n] [SAMEKEY] [BLOCK ms] [VISIBILITY ms] [CONSUMER name]",
 		"fila.ack":        "FILA.ACK queue receipt [receipt ...] [USED n] [RESULT value]",
-		"fila.nack":       "FILA.NACK queue receipt [ERROR text] [DELAY ms | DEAD] [USED n] [HOLD throttle-key ms [HOLD throttle-key ms ...]]",
+		"fila.nack":       "FILA.NACK queue receipt [ERROR text] [DELAY ms | DEAD] [USED n] [CAUSE name] [HOLD throttle-key ms [HOLD throttle-key ms ...]]",
 		"fila.explain":    "FILA.EXPLAIN queue <KEY fairness-key | id>",
 		"fila.key|set":    "FILA.KEY SET queue key [WEIGHT n] [MAXDEPTH n]",
 		"fila.config|set": "FILA.CONFIG SET key value [key value ...]",

@@ -2,13 +2,13 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/storage"
@@ -56,7 +56,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 	return formatCursor(p.next), list, nil
 }
 
-// BrowseErrors returns the errors of a page of messages by groups, see ErrorGroup. It is as
+// BrowseErrors returns the failures of a page of messages by cause, see ErrorGroup. It is as
 // Browse is but for the status, which does not count. A page also ends early before the first
 // message that would be one group too many: the groups of several pages have to be merged.
 func (tx *Tx) BrowseErrors(req *Browse) (next string, groups []ErrorGroup, err error) {
@@ -64,7 +64,7 @@ func (tx *Tx) BrowseErrors(req *Browse) (next string, groups []ErrorGroup, err e
 	if err != nil {
 		return "", nil, err
 	}
-	return formatCursor(p.next), p.groups.list(), nil
+	return formatCursor(p.next), p.groups.List(), nil
 }
 
 // browse returns the page of a request once it is read, else it parks the task.
@@ -88,7 +88,7 @@ func (tx *Tx) browse(req *Browse, grouped bool) (*page, error) {
 		}
 		p = c.readPage(q, req.Key, cursor, max(req.Count, 1), tx.task.resume)
 		if p.filter = req.Filter; grouped {
-			p.groups = &errorGroups{queue: q.name}
+			p.groups = &causes.Groups{Queue: q.name}
 		}
 		req.page = p
 		return nil, tx.await()
@@ -137,7 +137,7 @@ type View struct {
 	Progress    string // how far the work on it is, see ExtendOptions; "": not known
 
 	// Set for a message that has failed or is dead.
-	Error                     string
+	Error, Cause              string // of the last failure; "": the cause was not named
 	FirstFailedAt, LastFailed time.Time
 	Failures                  []Failure // the last ten, the oldest first, also from before it died or was redriven
 	Dead                      *Death    // nil: the message did not come from another queue as dead
@@ -180,7 +180,7 @@ func (v *View) Open() error {
 	}
 	v.Dead = &Death{Reason: d.Reason, Origin: d.Queue, At: time.Unix(0, d.DiedAt), Attempts: d.Attempts, Deliveries: d.Deliveries}
 	if v.FirstFailedAt.IsZero() && d.FirstFailedAt > 0 { // no failure since the message is here
-		v.Error, v.FirstFailedAt, v.LastFailed = d.Error, time.Unix(0, d.FirstFailedAt), time.Unix(0, d.LastFailedAt)
+		v.Error, v.Cause, v.FirstFailedAt, v.LastFailed = d.Error, d.Cause, time.Unix(0, d.FirstFailedAt), time.Unix(0, d.LastFailedAt)
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 		v.Failures = m.failure.list
 	}
 	if failed := m.failed(); failed != nil {
-		v.Error, v.FirstFailedAt, v.LastFailed = failed.text, time.Unix(0, failed.first), time.Unix(0, failed.last)
+		v.Error, v.Cause, v.FirstFailedAt, v.LastFailed = failed.text, failed.cause, time.Unix(0, failed.first), time.Unix(0, failed.last)
 	}
 	return v
 }
@@ -290,11 +290,12 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 // Filter selects messages by their records in the store; nil selects all. What is set must
 // all agree.
 type Filter struct {
-	Header  string  // name of a header that must have a value like Value; "": any headers
-	Value   string  // glob pattern
-	Payload []byte  // what the payload must contain; empty: anything
-	Error   *string // what the last error must be like, see matchError; nil: anything
-	Origin  string  // the queue in which the message must have died; "": any, or none
+	Header  string   // name of a header that must have a value like Value; "": any headers
+	Value   string   // glob pattern
+	Payload []byte   // what the payload must contain; empty: anything
+	Error   *string  // what the last error must be like, see matchError; nil: anything
+	Causes  []string // the cause of the last failure must be one of these; nil: anything
+	Origin  string   // the queue in which the message must have died; "": any, or none
 	// The time at which the message came into its queue must be within these, both inclusive
 	// and in Unix milliseconds: a dead message when it died, another one when it was enqueued.
 	Since, Until int64 // 0: no bound
@@ -321,6 +322,9 @@ func (f *Filter) check() error {
 			return fmt.Errorf("%w: the pattern of %s, %.80q, %w", ErrInvalid, t.name, t.pattern, err)
 		}
 	}
+	if err := causes.Check(f.Causes, filterBytesMax); err != nil {
+		return fmt.Errorf("%w: %w", ErrTooBig, err)
+	}
 	if len(f.Payload) > filterBytesMax {
 		return fmt.Errorf("%w: the text of PAYLOAD has %d bytes, the limit is %d", ErrTooBig, len(f.Payload), filterBytesMax)
 	}
@@ -346,10 +350,13 @@ func (f *Filter) match(r *record) (ok bool, work int) {
 	if d := r.message.Dead; f.Origin != "" && (d == nil || d.Queue != f.Origin) {
 		return false, work
 	}
-	if f.Error != nil {
-		text, failed := r.failure()
-		work += matchWork(*f.Error, len(text))
-		if !failed || !matchError(*f.Error, text) {
+	if f.Error != nil || len(f.Causes) > 0 {
+		text, name, failed := r.failure()
+		work += len(text) * (1 + len(f.Causes))
+		if f.Error != nil {
+			work += matchWork(*f.Error, len(text))
+		}
+		if !failed || f.Error != nil && !matchError(*f.Error, text) || !causes.Has(f.Causes, name, text) {
 			return false, work
 		}
 	}
@@ -394,89 +401,34 @@ func (r *record) arrived() int64 {
 	return idNanos(r.mk.ID)
 }
 
-// failure returns the error of a message that has failed or is dead, which may be empty.
-func (r *record) failure() (text string, failed bool) {
+// failure returns the error of a message that has failed or is dead, which may be empty, and its cause as it was named.
+func (r *record) failure() (text, cause string, failed bool) {
 	switch d := r.message.Dead; {
 	case r.attempt.FirstFailedAt != 0:
-		return r.attempt.Error, true
+		return r.attempt.Error, r.attempt.Cause, true
 	case d != nil:
-		return d.Error, true
+		return d.Error, d.Cause, true
 	default:
-		return "", false
+		return "", "", false
 	}
 }
 
-// ErrorGroup is the errors of messages that differ only in numbers, ids and quoted strings. A
-// message has the error of its last failure; one that never failed and is not dead is in no
-// group.
-type ErrorGroup struct {
-	Error       string // the text of the group, as a glob pattern that matches nothing else
-	Count       int64  // messages
-	First, Last time.Time
-	Example     ID               // of the last one
-	Queues      map[string]int64 // messages by the queue in which they failed
-}
+// ErrorGroup is the failures of messages that have one cause.
+type ErrorGroup = causes.Group
 
-// errorGroups collects the groups of a page.
-type errorGroups struct {
-	queue  string // that the page is of
-	byText map[string]*ErrorGroup
-	pairs  int // of a group and a queue
-}
-
-const (
-	groupsMax     = 100
-	groupPairsMax = 1000
-)
-
-// add adds a message, or returns false for one that is for the next page: the groups, or the
-// queues in them, would be too many.
-func (g *errorGroups) add(r *record) bool {
-	text, failed := r.failure()
+// collect adds a message to the groups of a page, or returns false for one that is for the next page.
+func (p *page) collect(r *record) bool {
+	text, name, failed := r.failure()
 	if !failed {
 		return true
 	}
-	queue, at := g.queue, r.attempt.LastFailedAt
+	f := causes.Failure{Text: text, Name: name, Queue: p.groups.Queue, ID: r.mk.ID}
+	at := r.attempt.LastFailedAt
 	if d := r.message.Dead; d != nil {
-		if queue = d.Queue; at == 0 {
+		if f.Queue = d.Queue; at == 0 {
 			at = d.DiedAt
 		}
 	}
-	text = errtext.Group(text)
-	group := g.byText[text]
-	if group == nil && len(g.byText) == groupsMax || (group == nil || group.Queues[queue] == 0) && g.pairs == groupPairsMax {
-		return false
-	}
-	when := time.Unix(0, at)
-	if group == nil {
-		if g.byText == nil {
-			g.byText = map[string]*ErrorGroup{}
-		}
-		group = &ErrorGroup{Error: glob.Quote(text), First: when, Last: when, Example: r.mk.ID, Queues: map[string]int64{}}
-		g.byText[text] = group
-	}
-	if group.Queues[queue] == 0 {
-		g.pairs++
-	}
-	group.Count++
-	group.Queues[queue]++
-	if when.Before(group.First) {
-		group.First = when
-	}
-	if when.After(group.Last) {
-		group.Last, group.Example = when, r.mk.ID
-	}
-	return true
-}
-
-// list returns the groups, those of the most messages first.
-func (g *errorGroups) list() []ErrorGroup {
-	list := make([]ErrorGroup, 0, len(g.byText))
-	for _, group := range g.byText {
-		list = append(list, *group)
-	}
-	slices.SortFunc(list, func(a, b ErrorGroup) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Error, b.Error))
-	})
-	return list
+	f.At = time.Unix(0, at)
+	return p.groups.Add(&f)
 }

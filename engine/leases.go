@@ -87,7 +87,11 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 			return
 		}
 	}
-	c.fail(m, LeaseExpired, true)
+	cause := ""
+	if d != nil {
+		cause = d.Cause
+	}
+	c.fail(m, LeaseExpired, cause, true)
 	c.failed(m, dead, reason)
 	c.holdFor(m, d.Holding())
 	c.observeWork(m, figures.OutcomeExpired)

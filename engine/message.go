@@ -98,7 +98,7 @@ type Failure = storage.Failure
 
 // failure describes the failures of a message that failed at least once.
 type failure struct {
-	text        string // error of the last one
+	text, cause string // error of the last one, and its cause as it was named; "": it was not
 	first, last int64  // times in Unix nanoseconds; 0: it has not failed since it died or was redriven
 	// list is the last failuresMax failures, the oldest first, also those before it died or was redriven. It is never
 	// changed, as connections read it. It lacks those that an earlier release has counted.
@@ -121,11 +121,11 @@ func (m *message) failed() *failure {
 }
 
 // recoveredFailure returns the failures of a message as its record has them, nil if there are none.
-func recoveredFailure(text string, first, last int64, list []storage.Failure) *failure {
+func recoveredFailure(text, cause string, first, last int64, list []storage.Failure) *failure {
 	if first == 0 && len(list) == 0 {
 		return nil
 	}
-	return &failure{text: text, first: first, last: last, list: list}
+	return &failure{text: text, cause: cause, first: first, last: last, list: list}
 }
 
 // history returns what a message keeps of its failures when it goes to another queue, nil if there are none.
@@ -145,7 +145,7 @@ func (m *message) storageKey() storage.MessageKey {
 }
 
 // fail counts a failed delivery, and adds it to the list.
-func (c *core) fail(m *message, text string, expired bool) {
+func (c *core) fail(m *message, text, cause string, expired bool) {
 	f := m.failure
 	if f == nil {
 		f = &failure{}
@@ -154,7 +154,7 @@ func (c *core) fail(m *message, text string, expired bool) {
 	if f.first == 0 {
 		f.first = c.now
 	}
-	f.last, f.text = c.now, text
+	f.last, f.text, f.cause = c.now, text, cause
 	f.list = append(slices.Clone(f.list[max(len(f.list)-failuresMax+1, 0):]), storage.Failure{
 		Attempt: m.attempt, Consumer: errtext.Clip(m.held.Name(), failureNameMax), LeasedAt: min(c.leasedAt(m), c.now), At: c.now,
 		Expired: expired, Error: errtext.Clip(text, failureErrorMax),
@@ -351,7 +351,7 @@ func (r *record) found(store Store) (f foundMessage, err error) {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
 		m.since = max(m.since, a.ReadyAt, a.LastFailedAt)
 		m.noteFirstLease(a.FirstLeasedAt)
-		m.failure = recoveredFailure(a.Error, a.FirstFailedAt, a.LastFailedAt, a.Failures)
+		m.failure = recoveredFailure(a.Error, a.Cause, a.FirstFailedAt, a.LastFailedAt, a.Failures)
 		f.readyAt = a.ReadyAt
 	}
 	if f.readyAt > 0 {
@@ -412,7 +412,7 @@ func (c *core) held() int64 {
 func (c *core) writeAttempt(m *message, readyAt int64) {
 	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence, FirstLeasedAt: m.tied().firstLeased, Freed: m.freed()}
 	if f := m.failure; f != nil {
-		rec.Error, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = f.text, f.first, f.last, f.list
+		rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = f.text, f.cause, f.first, f.last, f.list
 	}
 	m.retried = true
 	m.key.queue.recordAttempt(m)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -19,6 +20,7 @@ type Nack struct {
 	Queue   string
 	Receipt Receipt
 	Error   string        // why the delivery failed; kept with the message, clipped to ErrorBytes
+	Cause   string        // a name for the cause; empty: what the hook says, else the error
 	Delay   time.Duration // until the retry; negative: the queue's backoff
 	Dead    bool          // no retry: dead-letter the message at once
 	Holds   []HoldFor     // of throttle keys that the message names
@@ -76,8 +78,8 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	if err != nil {
 		return NackResult{}, err
 	}
-	if req.Delay > durationMax {
-		return NackResult{}, fmt.Errorf("%w: DELAY is at most %d ms", ErrInvalid, durationMax.Milliseconds())
+	if err := req.check(); err != nil {
+		return NackResult{}, err
 	}
 	m := c.leaseOf(q, req.Receipt)
 	if m == nil {
@@ -111,7 +113,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 			return NackResult{}, err
 		}
 	}
-	c.fail(m, errtext.Clip(req.Error, ErrorBytes), false)
+	c.fail(m, errtext.Clip(req.Error, ErrorBytes), cmp.Or(req.Cause, req.decided.Named()), false)
 	q.figures.Count(figures.Nacked, 1)
 	c.out.sync = true
 	c.observeWork(m, figures.OutcomeNacked)
@@ -132,6 +134,17 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		return NackResult{Action: ActionDead, Attempt: failed}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
+}
+
+// check refuses what no message allows.
+func (req *Nack) check() error {
+	switch {
+	case req.Delay > durationMax:
+		return fmt.Errorf("%w: DELAY is at most %d ms", ErrInvalid, durationMax.Milliseconds())
+	case len(req.Cause) > hook.CauseBytes:
+		return fmt.Errorf("%w: CAUSE of %d bytes, the limit is %d", ErrTooBig, len(req.Cause), hook.CauseBytes)
+	}
+	return nil
 }
 
 // checkHolds refuses holds with ErrInvalid of throttle keys that a message does not name.
@@ -371,7 +384,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 		Queue: q.name, Reason: reason, DiedAt: c.now, Attempts: m.attempt - 1, Deliveries: m.deliveries,
 	}
 	if f := m.failure; f != nil {
-		rec.Dead.Error, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt = f.text, f.first, f.last
+		rec.Dead.Error, rec.Dead.Cause, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt = f.text, f.cause, f.first, f.last
 	}
 	rec.ReadyAt = 0
 	c.move(m, dlq, &rec, nil)

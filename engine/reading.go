@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
@@ -57,10 +58,10 @@ type page struct {
 	limit, most, bytes, work int
 
 	found  []foundMessage
-	groups *errorGroups // collects the errors of the messages instead of found; nil: found
-	ids    *redriveIDs  // looks up the unique ids of what is found; nil: it is not for a redrive
-	looked int          // messages looked at
-	next   []byte       // key at which the next page starts; nil: there is none
+	groups *causes.Groups // collects the errors of the messages instead of found; nil: found
+	ids    *redriveIDs    // looks up the unique ids of what is found; nil: it is not for a redrive
+	looked int            // messages looked at
+	next   []byte         // key at which the next page starts; nil: there is none
 }
 
 // readPage starts reading at most limit messages of a queue, or of one of its fairness keys if
@@ -117,7 +118,7 @@ func (p *page) do(store Store) {
 		switch {
 		case !matches:
 		case p.groups != nil:
-			if !p.groups.add(r) {
+			if !p.collect(r) {
 				refused = r.mk.Append(nil)
 				return false, nil
 			}

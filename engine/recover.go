@@ -303,7 +303,7 @@ func (c *core) recoverLeases() error {
 		}
 		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
 		m.noteFirstLease(rec.FirstLeasedAt)
-		m.failure = recoveredFailure(rec.Error, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures)
+		m.failure = recoveredFailure(rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures)
 		c.leases.byID[m.id] = m
 		c.leases.ends.Push(m)
 		if !m.retrying {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -256,7 +257,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	if err := rec.Decode(f.m.body); err == nil { // a damaged record is reported by its delivery
 		to = c.redriveTarget(j, &rec)
 	}
-	another := j.req.Filter != nil && j.req.Filter.Error != nil && !sameError(failed, f.m.failure)
+	another := j.req.Filter != nil && (j.req.Filter.Error != nil || len(j.req.Filter.Causes) > 0) && !sameError(failed, f.m.failure)
 	if to == nil || is != ready || another || c.groups.cancels(f.m) || to.full(f.key) != nil {
 		j.skipped++
 		return true
@@ -286,7 +287,9 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 }
 
 // sameError reports whether a message has the same error in two states of it.
-func sameError(a, b *failure) bool { return a == b || a != nil && b != nil && a.text == b.text }
+func sameError(a, b *failure) bool {
+	return a == b || a != nil && b != nil && a.text == b.text && a.cause == b.cause
+}
 
 // redriveTarget returns the queue that takes a message, or nil if the message has to stay.
 func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
@@ -321,8 +324,9 @@ type RedriveInfo struct {
 	To             string // "": the queue in which each message died
 	Rate           int    // messages a second; 0: no limit
 	StartedAt      time.Time
-	Error          *string // only messages whose error is like this, cut at redriveShown; nil: any
-	From           string  // only messages that died in this queue, cut at redriveShown; "": any
+	Error          *string  // only messages whose error is like this, cut at redriveShown; nil: any
+	From           string   // only messages that died in this queue, cut at redriveShown; "": any
+	Causes         []string // only messages with one of these causes, the first ten, cut at half of redriveShown; nil: any
 }
 
 // RedriveInfo describes the running or the last redrive of a queue since the last start or
@@ -337,7 +341,7 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Taken: int64(j.taken), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
 	}
 	if f := j.req.Filter; f != nil {
-		info.From = errtext.Clip(f.Origin, redriveShown)
+		info.From, info.Causes = errtext.Clip(f.Origin, redriveShown), causes.Shown(f.Causes, redriveShown/2)
 		if f.Error != nil {
 			info.Error = new(errtext.Clip(*f.Error, redriveShown))
 		}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/glob"
-	"github.com/faisca/fila/storage"
 )
 
 // add enqueues a message with headers.
@@ -257,6 +257,8 @@ func TestASearchWithAMistakeIsRefused(t *testing.T) {
 		"SINCE 2 is after UNTIL 1":                              {Since: 2, Until: 1},
 		"the pattern of ERROR has 16385 bytes, the limit is":    {Error: &long},
 		"the pattern of HEADER has 16385 bytes, the limit is":   {Header: "h", Value: long},
+		"the name of CAUSE has 16385 bytes, the limit is 163":   {Causes: []string{"a", long}},
+		"101 times CAUSE, at most 100 in a command":             {Causes: make([]string, 101)},
 		"the text of PAYLOAD has 16385 bytes, the limit is 163": {Payload: []byte(long)},
 	} {
 		err := w.do(func(tx *Tx) error { _, _, err := tx.Browse(&Browse{Queue: "q", Count: 1, Filter: &f}); return err })
@@ -276,7 +278,7 @@ func (w *world) groupsOf(req Browse) (groups map[string]*ErrorGroup, pages int) 
 		var list []ErrorGroup
 		one := req
 		w.must(func(tx *Tx) (err error) { req.Cursor, list, err = tx.BrowseErrors(&one); return err })
-		if len(list) > groupsMax {
+		if len(list) > causes.GroupsMax {
 			w.t.Errorf("a page has %d groups", len(list))
 		}
 		pairs := 0
@@ -298,7 +300,7 @@ func (w *world) groupsOf(req Browse) (groups map[string]*ErrorGroup, pages int) 
 				sum.Queues[q] += n
 			}
 		}
-		if pairs > groupPairsMax {
+		if pairs > causes.PairsMax {
 			w.t.Errorf("a page has %d queues in its groups", pairs)
 		}
 		if pages++; req.Cursor == "" {
@@ -347,33 +349,18 @@ func TestAPageHasABoundedNumberOfGroups(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	letters := func(i int) string { return string([]byte{'a' + byte(i/26), 'a' + byte(i%26)}) }
 	var texts []string
-	for i := range groupsMax + 1 {
+	for i := range causes.GroupsMax + 1 {
 		texts = append(texts, letters(i))
 	}
 	texts = append(texts, letters(0))
-	w.die("q", texts[:groupsMax]...)
-	if groups, pages := w.groupsOf(Browse{Queue: "q.dlq", Count: 1000}); pages != 1 || len(groups) != groupsMax {
+	w.die("q", texts[:causes.GroupsMax]...)
+	if groups, pages := w.groupsOf(Browse{Queue: "q.dlq", Count: 1000}); pages != 1 || len(groups) != causes.GroupsMax {
 		t.Errorf("%d groups are in %d pages", len(groups), pages)
 	}
-	w.die("q", texts[groupsMax:]...)
+	w.die("q", texts[causes.GroupsMax:]...)
 	groups, pages := w.groupsOf(Browse{Queue: "q.dlq", Count: 1000})
-	if pages != 2 || len(groups) != groupsMax+1 || groups[letters(0)].Count != 2 || groups[letters(1)].Count != 1 {
+	if pages != 2 || len(groups) != causes.GroupsMax+1 || groups[letters(0)].Count != 2 || groups[letters(1)].Count != 1 {
 		t.Errorf("%d groups are in %d pages, that of two pages has %d messages", len(groups), pages, groups[letters(0)].Count)
-	}
-
-	page := func(n int) (g errorGroups, refused bool) {
-		r := record{}
-		for i := range n {
-			r.message.Dead = &storage.Dead{Queue: fmt.Sprintf("queue %d", i)}
-			refused = !g.add(&r) || refused
-		}
-		return g, refused
-	}
-	if g, refused := page(groupPairsMax); refused || len(g.list()[0].Queues) != groupPairsMax {
-		t.Error("a group may have come from a thousand queues")
-	}
-	if _, refused := page(groupPairsMax + 1); !refused {
-		t.Error("a page has more than a thousand queues in its groups")
 	}
 }
 
@@ -384,16 +371,14 @@ func TestThePatternOfAGroupMatchesThatGroupAlone(t *testing.T) {
 		"it's 5", "it's #", "deadbeef", "deadbee5", "#", "*", "?",
 	}
 	for _, a := range texts {
-		g := errorGroups{}
-		r := record{}
-		r.attempt.FirstFailedAt, r.attempt.Error = 1, a
-		g.add(&r)
-		pattern := g.list()[0].Error
+		g := causes.Groups{}
+		g.Add(&causes.Failure{Text: a})
+		pattern := g.List()[0].Error
 		if err := (&Filter{Error: &pattern}).check(); err != nil {
 			t.Errorf("%q: %v", a, err)
 		}
 		for _, b := range texts {
-			same := g.byText[errtext.Group(b)] != nil
+			same := g.List()[0].Cause == errtext.Group(b)
 			if got := matchError(pattern, b); got != same {
 				t.Errorf("the pattern %q of %q matches %q: %v", pattern, a, b, got)
 			}

@@ -38,6 +38,41 @@ func failOnce(t *testing.T, c *redis.Client, queue, consumer, text string) {
 	kit.Do(t, c, "FILA.NACK", queue, ds[0].receipt, "ERROR", text)
 }
 
+// TestCausesSurviveKills: of a message that waits, of one that is leased, and of one that is dead.
+func TestCausesSurviveKills(t *testing.T) {
+	t.Parallel()
+	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "jobs", "MAXATTEMPTS", 2, "BACKOFF", 0)
+	id := kit.Do(t, c, "FILA.ENQUEUE", "jobs", "work").(string)
+	lease := func() string {
+		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "jobs", "BLOCK", 5000))
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("leased %v, %v", ds, err)
+		}
+		return ds[0].receipt
+	}
+	want := func(protocol int, queue, cause string) {
+		t.Helper()
+		kit.Kill(t, b)
+		kit.Start(t, b)
+		c = kit.Connect(t, b.Addr(), protocol)
+		if got := kit.Mapped(t, kit.Do(t, c, "FILA.GET", queue, id))["cause"]; got != cause {
+			t.Errorf("the cause of %s in %s is %v, want %q", id, queue, got, cause)
+		}
+	}
+	kit.Do(t, c, "FILA.NACK", "jobs", lease(), "ERROR", "status 503", "CAUSE", "provider down")
+	want(2, "jobs", "provider down")
+	receipt := lease()
+	kit.Do(t, c, "FILA.EXTEND", "jobs", receipt, 600_000) // its record is written with the reply
+	want(3, "jobs", "provider down")
+	kit.Do(t, c, "FILA.NACK", "jobs", receipt, "ERROR", "status 404", "CAUSE", "no such card")
+	want(2, "jobs.dlq", "no such card")
+	if n := kit.Do(t, c, "FILA.REDRIVE", "jobs.dlq", "CAUSE", "other", "CAUSE", "no such card"); n != int64(1) {
+		t.Errorf("%v messages of the cause are redriven", n)
+	}
+}
+
 // TestAttemptsSurviveKills: in the queue, under a lease, in the dead-letter queue and after a redrive, in both protocols.
 func TestAttemptsSurviveKills(t *testing.T) {
 	t.Parallel()

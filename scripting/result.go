@@ -67,6 +67,8 @@ func failureDecision(res result, meta *storage.Meta) (hook.FailureDecision, erro
 			return decode(&d.Delay, v, name, delayOf)
 		case "hold":
 			return decode(&d.Holds, v, name, func(v lua.LValue) ([]hook.HoldFor, string) { return holdsOf(v, meta) })
+		case "cause":
+			return decode(&d.Cause, v, name, causeOf)
 		default:
 			return unknown(name)
 		}
@@ -207,6 +209,18 @@ func pointer[T any](read func(lua.LValue) (T, string)) func(lua.LValue) (*T, str
 		value, bad := read(v)
 		return &value, bad
 	}
+}
+
+// causeOf reads the name of a cause.
+func causeOf(v lua.LValue) (name, complaint string) {
+	s, ok := v.(lua.LString)
+	if !ok {
+		return "", "must be a string, not a " + kindOf(v)
+	}
+	if len(s) == 0 || len(s) > hook.CauseBytes {
+		return "", fmt.Sprintf("must have 1 to %d bytes", hook.CauseBytes)
+	}
+	return string(s), ""
 }
 
 // delayOf reads a delay in milliseconds; fractions, which computed delays often have, are

@@ -36,7 +36,7 @@ func fullMessage() *storage.Message {
 		Headers: []storage.Header{{Name: []byte("trace"), Value: []byte("abc")}, {Name: []byte("empty")}, {}},
 		Meta:    storage.Meta{Throttles: []string{"api", "", "tenant:acme"}, Weight: 3, Cost: 2, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme", "everyone"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true, MemberOf: 1<<32 + 7, Died: true}, ReadyAt: 1_700_000_000_000_000_000,
 		Dead: &storage.Dead{
-			Queue: "orders", Reason: "attempts", Error: "timeout", DiedAt: 1_700_000_030_000_000_000,
+			Queue: "orders", Reason: "attempts", Error: "timeout", Cause: "provider down", DiedAt: 1_700_000_030_000_000_000,
 			Attempts: 5, Deliveries: 7, FirstFailedAt: 1_700_000_010_000_000_000, LastFailedAt: 1_700_000_029_000_000_000,
 		},
 	}
@@ -44,7 +44,7 @@ func fullMessage() *storage.Message {
 
 func fullAttempt() *storage.Attempt {
 	return &storage.Attempt{
-		Attempt: 2, Deliveries: 3, ReadyAt: 1_700_000_000_000_000_000, Error: "boom",
+		Attempt: 2, Deliveries: 3, ReadyAt: 1_700_000_000_000_000_000, Error: "boom", Cause: "provider down",
 		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Fence: 1 << 40, FirstLeasedAt: 1_699_999_980_000_000_000, Freed: true,
 		Failures: []storage.Failure{*fullFailure()},
 	}
@@ -59,7 +59,7 @@ func fullFailure() *storage.Failure {
 func fullLease() *storage.Lease {
 	return &storage.Lease{
 		Until: 1_700_000_030_000_000_000, Consumer: "worker-1", Attempt: 2, Deliveries: 3, Meta: storage.Meta{Throttles: []string{"api"}, Cost: 4, ExpiresAt: 1_700_000_060_000_000_000, Budgets: []string{"acme"}, Charge: 800, Unique: "reindex-1", Body: storage.ID{1, 15: 2}, Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true, Rewritten: true, MemberOf: 1<<32 + 7, Died: true}, LeasedAt: 1_700_000_000_000_000_000,
-		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Retried: true, Retrying: true,
+		FirstFailedAt: 1_699_999_990_000_000_000, LastFailedAt: 1_699_999_999_000_000_000, Error: "boom", Cause: "provider down", Retried: true, Retrying: true,
 		FirstLeasedAt: 1_699_999_980_000_000_000,
 		Failures:      []storage.Failure{*fullFailure()},
 	}

@@ -148,6 +148,7 @@ func (l *Lease) fields(c *codec) {
 	c.bool(16, &l.Retrying)
 	c.someID(17, &l.Body)
 	c.int64(18, &l.FirstLeasedAt)
+	c.string(19, &l.Cause)
 	c.failures(leaseFailures, &l.Failures)
 	l.Meta.later(c, leaseLater)
 }

@@ -49,6 +49,7 @@ const (
 type Dead struct {
 	Queue                       string // where it died, by name
 	Reason, Error               string
+	Cause                       string // that was named; "": the error says it
 	DiedAt                      int64
 	Attempts, Deliveries        uint32
 	FirstFailedAt, LastFailedAt int64
@@ -64,7 +65,8 @@ type Attempt struct {
 	Fence                       uint64 // newest delivery number
 	FirstLeasedAt               int64  // 0: not known, or its queue does not keep what is done
 	Failures                    []Failure
-	Freed                       bool // the message has had its unique id until its lease, and does not own it any more
+	Freed                       bool   // the message has had its unique id until its lease, and does not own it any more
+	Cause                       string // that was named; "": the error says it
 }
 
 // Failure is an attempt of a message that has failed.
@@ -93,6 +95,7 @@ type Lease struct {
 	Retrying                    bool   // no delivery: the message waits for Until, and its key with it
 	FirstLeasedAt               int64  // of an earlier delivery; 0: this is the first, or it is not known
 	Failures                    []Failure
+	Cause                       string // of the previous attempt
 }
 
 // Queue is the settings of a queue. Its key is the queue's name; all other keys contain
@@ -128,7 +131,7 @@ func (m *Message) sizeMax() int {
 		n += 3*fieldMax + len(h.Name) + len(h.Value)
 	}
 	if d := m.Dead; d != nil {
-		n += 4*fieldMax + len(d.Queue) + len(d.Reason) + len(d.Error) + 5*numberMax
+		n += 4*fieldMax + len(d.Queue) + len(d.Reason) + len(d.Error) + fieldMax + len(d.Cause) + 5*numberMax
 	}
 	return n
 }
@@ -165,6 +168,7 @@ func (d *Dead) fields(c *codec) {
 	c.uint32(6, &d.Deliveries)
 	c.int64(7, &d.FirstFailedAt)
 	c.int64(8, &d.LastFailedAt)
+	c.string(9, &d.Cause)
 }
 
 // Append appends the encoded record.
@@ -195,6 +199,7 @@ func (a *Attempt) fields(c *codec) {
 	c.int64(8, &a.FirstLeasedAt)
 	c.failures(9, &a.Failures)
 	c.bool(10, &a.Freed)
+	c.string(11, &a.Cause)
 }
 
 func (f *Failure) fields(c *codec) {

@@ -15,10 +15,11 @@ import (
 func deadRows() []row {
 	return []row{
 		{
-			name: "errors", args: "DLQ", short: "Group the messages of a dead-letter queue by their errors",
-			long: `Errors that differ only in numbers, ids and quoted strings are one group; what it shows as
-the error is the pattern that fila browse --error and fila redrive --error take.`,
-			wire: "FILA.BROWSE $DLQ GROUP ERROR", run: (*call).errors, columns: "count error first_at last_at id queues", none: "no errors in $DLQ",
+			name: "errors", args: "DLQ", short: "Group the messages of a dead-letter queue by what has caused their failures",
+			long: `Errors that differ only in numbers, ids, quoted strings, hosts, addresses and paths have one
+cause, unless the worker or a hook has named another. What is shown as the cause is what
+fila browse --cause and fila redrive --cause take.`,
+			wire: "FILA.BROWSE $DLQ GROUP ERROR", run: (*call).errors, columns: "count cause first_at last_at id queues", none: "no errors in $DLQ",
 			options:  []option{{"key", "KEY", text, "only messages of a fairness `key`"}, {"since", "SINCE", when, "only those enqueued since a `time`, or an age such as 24h"}},
 			examples: []string{"fila errors orders.dlq", "fila errors orders.dlq --since 24h -o json"},
 		},
@@ -31,14 +32,15 @@ interrupted; --stop ends it.`,
 			options: []option{
 				{"count", "COUNT", number, "at most `n` messages"},
 				{"key", "KEY", text, "only those of a fairness `key`"},
-				{"error", "ERROR", text, "only those whose error matches a `pattern`, such as that of a group of fila errors"},
+				{"cause", "CAUSE", texts, "only those of a `cause`, such as that of a group of fila errors; may be repeated"},
+				{"error", "ERROR", text, "only those whose error matches a `pattern`"},
 				{"from", "FROM", text, "only those that died in this `queue`"},
 				{"to", "TO", text, "to this `queue`, wherever they came from"},
 				{"rate", "RATE", number, "at most `n` a second"},
 				{"follow", "", yes, "wait until it has ended"},
 				{"stop", "STOP", yes, "end the redrive that is running"},
 			},
-			examples: []string{"fila redrive orders.dlq --rate 50 --follow", "fila redrive orders.dlq --error 'no such customer *' --to mails"},
+			examples: []string{"fila redrive orders.dlq --rate 50 --follow", "fila redrive orders.dlq --cause 'no such customer #' --to mails"},
 		},
 	}
 }
@@ -55,7 +57,7 @@ func (c *call) errors() error {
 	groups := map[string]client.Map{}
 	more := false
 	err = c.pages(words, func(m client.Map) bool {
-		name := m.Text("error")
+		name := m.Text("cause")
 		old, ok := groups[name]
 		if more = !ok && len(groups) == groupsMax; more {
 			return false
@@ -70,7 +72,7 @@ func (c *call) errors() error {
 		return err
 	}
 	all := slices.SortedFunc(maps.Values(groups), func(a, b client.Map) int {
-		return cmp.Or(cmp.Compare(b.Int("count"), a.Int("count")), cmp.Compare(a.Text("error"), b.Text("error")))
+		return cmp.Or(cmp.Compare(b.Int("count"), a.Int("count")), cmp.Compare(a.Text("cause"), b.Text("cause")))
 	})
 	rows := c.rows()
 	for _, m := range all {

@@ -147,6 +147,24 @@ func (in *Input) Integer(name string, otherwise int64) int64 {
 	return otherwise
 }
 
+// Amount returns the value of an integer, nil if it is absent.
+func (in *Input) Amount(name string) *int64 {
+	if !in.Has(name) {
+		return nil
+	}
+	n := in.Integer(name, 0)
+	return &n
+}
+
+// Given returns a text that may be empty, nil if it is absent.
+func (in *Input) Given(name string) *string {
+	if !in.Has(name) {
+		return nil
+	}
+	s := string(in.Bytes(name))
+	return &s
+}
+
 // Double returns a floating-point argument, or nil if it is absent.
 func (in *Input) Double(name string) *float64 {
 	v := in.value(name)

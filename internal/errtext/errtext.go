@@ -1,5 +1,5 @@
-// Package errtext groups texts of errors: those that differ only in numbers, ids
-// and quoted strings are of one group.
+// Package errtext groups texts of errors by cause: those that differ only in numbers, ids, quoted
+// strings, hosts, addresses and paths are of one group.
 package errtext
 
 import "strings"
@@ -14,6 +14,10 @@ import "strings"
 //	a hexadecimal id              #    8 or more hexadecimal digits, or 0x and one or more
 //	another id                    #    16 or more letters and digits, with digits in two places
 //	a quoted string               ""   or between apostrophes or backquotes, which stay
+//	a path                        #    an absolute one, and what follows the scheme of a URL
+//	an address                    #    of IPv6, of hardware, of mail
+//	a host                        #    whose last part is a domain such as com or local, or that has a port
+//	                                   and a word such as tcp or to before it
 //
 // An id has a digit: without one it may be a word. Digits within another word are
 // numbers, as in "worker12", which becomes "worker#". An apostrophe within a word is no
@@ -26,6 +30,7 @@ func Group(text string) string {
 		switch b := text[s.at]; {
 		case isQuote(b):
 			s.quoted(b)
+		case (isWord(b) || b == '/') && s.placed():
 		case isWord(b):
 			s.word()
 		default:
@@ -34,6 +39,17 @@ func Group(text string) string {
 		}
 	}
 	return s.out.String()
+}
+
+// placed writes the mark of a path, an address or a host, if one begins at s.at.
+func (s *scanner) placed() bool {
+	n := s.placeLen()
+	if n == 0 {
+		return false
+	}
+	s.out.WriteByte(mark)
+	s.at += n
+	return true
 }
 
 // scanner is the state of Group: what is before at is in out.
@@ -93,6 +109,10 @@ func (s *scanner) word() {
 	if isID(word) {
 		s.out.WriteByte(mark)
 		s.at = end
+		if n := suffixLen(s.text[end:]); n > 0 {
+			s.out.WriteString("-#")
+			s.at += n
+		}
 		return
 	}
 	for i := s.at; i < end; i++ {

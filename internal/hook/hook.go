@@ -120,6 +120,7 @@ const (
 type FailureDecision struct {
 	Action FailureAction
 	Delay  *time.Duration // not negative, whole milliseconds; nil: the backoff of the message, else of the queue
+	Cause  string         // a name for the cause, of at most CauseBytes; empty: the error says it
 	Holds  []HoldFor      // of throttle keys that the message names, in their order
 }
 
@@ -131,11 +132,22 @@ func (d *FailureDecision) Holding() []HoldFor {
 	return d.Holds
 }
 
+// Named returns the cause that a decision names; "": there is no decision, or it names none.
+func (d *FailureDecision) Named() string {
+	if d == nil {
+		return ""
+	}
+	return d.Cause
+}
+
 // HoldFor is for how long a throttle key is held.
 type HoldFor struct {
 	Key string
 	For time.Duration // not negative, whole milliseconds
 }
+
+// CauseBytes bounds the name of a cause.
+const CauseBytes = 256
 
 // View is what a script may look up besides its message. It is safe for concurrent use.
 type View interface {

@@ -1,4 +1,4 @@
-// Dead letters: grouped by their error, redriven at a rate, with progress and a stop.
+// Dead letters: grouped by what has caused them, redriven at a rate, with progress and a stop.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { run } from "../api";
@@ -13,7 +13,8 @@ import { bytes, key, maybe, num, page, pairs, text } from "../value";
 import { Found, messageColumns, useHunt } from "./messages";
 
 interface Group {
-	error: Bytes;
+	cause: Bytes;
+	error: Bytes; // a pattern
 	count: number;
 	first: number;
 	last: number;
@@ -40,8 +41,8 @@ function countsOf(v: Value | undefined): [Bytes, number][] {
 function merge(groups: Map<string, Group>, items: Fields[]): Map<string, Group> {
 	const all = new Map(groups);
 	for (const g of items) {
-		const error = bytes(g.error ?? "");
-		const id = key(error);
+		const cause = bytes(g.cause ?? g.error ?? "");
+		const id = key(cause);
 		const old = all.get(id);
 		const queues = new Map((old?.queues ?? []).map(([n, c]) => [key(n), [n, c] as [Bytes, number]]));
 		for (const [n, c] of countsOf(g.queues)) {
@@ -50,7 +51,7 @@ function merge(groups: Map<string, Group>, items: Fields[]): Map<string, Group> 
 		const first = num(g.first_at);
 		const last = num(g.last_at);
 		all.set(id, {
-			error, count: (old?.count ?? 0) + num(g.count), first: old ? Math.min(old.first, first) : first, last: Math.max(old?.last ?? 0, last),
+			cause, error: bytes(g.error ?? ""), count: (old?.count ?? 0) + num(g.count), first: old ? Math.min(old.first, first) : first, last: Math.max(old?.last ?? 0, last),
 			id: last >= (old?.last ?? 0) ? bytes(g.id) : old!.id, queues: [...queues.values()],
 		});
 	}
@@ -111,30 +112,39 @@ function useGroups(queue: Bytes, may: boolean) {
 }
 
 /** redriveWords is the command that moves messages back; what is not given is not limited. */
-export function redriveWords(dlq: Bytes, o: { error?: Bytes | null; from?: Bytes | null; target?: Bytes | null; rate?: string }): Bytes[] {
+export function redriveWords(dlq: Bytes, o: { causes?: Bytes[]; error?: Bytes | null; from?: Bytes | null; target?: Bytes | null; rate?: string }): Bytes[] {
 	return [
 		"FILA.REDRIVE", dlq,
 		...(o.target !== undefined && o.target !== null && text(o.target) !== "" ? ["TO", o.target] : []),
 		...(o.rate && o.rate !== "0" ? ["RATE", o.rate] : []),
+		...(o.causes ?? []).flatMap((c) => ["CAUSE", c]),
 		...(o.error !== undefined && o.error !== null ? ["ERROR", o.error] : []),
 		...(o.from !== undefined && o.from !== null && text(o.from) !== "" ? ["FROM", o.from] : []),
 	];
 }
 
-function redrive(dlq: Bytes, n: number, group: Group | null, after: () => void): Action {
+/** named is a cause as people read it. */
+const named = (g: Group) => text(g.cause) || "(without a text)";
+
+/** redrive moves the messages of some groups; without any, all. */
+function redrive(dlq: Bytes, n: number, groups: Group[], after: () => void, label = groups.length > 0 ? "Redrive" : "Redrive all"): Action {
+	const died = new Map<string, [Bytes, number]>();
+	for (const [q, c] of groups.flatMap((g) => g.queues)) {
+		died.set(key(q), [q, (died.get(key(q))?.[1] ?? 0) + c]);
+	}
 	return {
-		label: group ? "Redrive" : "Redrive all", title: group ? `Redrive ${text(group.error) || "(without a text)"}` : `Redrive ${text(dlq)}`,
+		label, title: groups.length === 0 ? `Redrive ${text(dlq)}` : groups.length === 1 ? `Redrive ${named(groups[0]!)}` : `Redrive ${groups.length} groups`,
 		need: { command: "FILA.REDRIVE", queue: dlq, access: "consume" }, submit: "Redrive",
 		text: `${plural(n, "message")} go back to the queues that they came from, and their attempts start again.`,
 		fields: [
 			{ name: "rate", label: "Messages per second", kind: "number", min: 1, value: "50", hint: "Empty: as fast as it goes." },
 			{
 				name: "from", label: "Only those that died in", kind: "select",
-				options: [["", "any queue"], ...(group?.queues ?? []).filter(([q]) => typeof q === "string").map(([q, c]) => [text(q), `${text(q)} (${count(c)})`] as [string, string])],
+				options: [["", "any queue"], ...[...died.values()].filter(([q]) => typeof q === "string").map(([q, c]) => [text(q), `${text(q)} (${count(c)})`] as [string, string])],
 			},
 			{ name: "target", label: "To another queue", placeholder: "where each came from" },
 		],
-		words: (v) => redriveWords(dlq, { rate: v.rate, from: v.from, target: v.target, error: group?.error }),
+		words: (v) => redriveWords(dlq, { rate: v.rate, from: v.from, target: v.target, causes: groups.map((g) => g.cause) }),
 		done: (moved) => `Redrive: ${plural(num(moved), "message")} moved so far.`, after,
 	};
 }
@@ -162,33 +172,56 @@ export function Dead({ dlq, route, total }: { dlq: Bytes; route: Route; total: n
 		return <Empty title="You may not look at messages here.">This {why}.</Empty>;
 	}
 	const groups = [...(g?.groups.values() ?? [])].sort((a, b) => b.count - a.count);
-	const error = route.query.get("error");
-	const open = error === null ? undefined : groups.find((x) => text(x.error) === error);
+	const cause = route.query.get("cause");
+	const open = cause === null ? undefined : groups.find((x) => text(x.cause) === cause);
+	const [chosen, choose] = useState<Set<string>>(new Set());
+	const picked = groups.filter((x) => chosen.has(key(x.cause)));
+	const pick = (x: Group, on: boolean) => choose((old) => {
+		const all = new Set(old);
+		if (on) {
+			all.add(key(x.cause));
+		} else {
+			all.delete(key(x.cause));
+		}
+		return all;
+	});
 	const most = groups[0]?.count ?? 1;
 	return (
 		<>
-			<Progress dlq={dlq} s={s} total={held} left={s.redrive_error === null || s.redrive_error === undefined ? held : (g?.groups.get(key(bytes(s.redrive_error)))?.count ?? 0)} />
-			<Card title={groups.length === 0 ? "Errors" : plural(groups.length, "group of errors", "groups of errors")} actions={<ActionButton action={redrive(dlq, held, null, stats.reload)} />}>
+			<Progress dlq={dlq} s={s} total={held} left={leftOf(s, g, held)} />
+			<Card title={groups.length === 0 ? "Errors" : plural(groups.length, "group of errors", "groups of errors")} actions={<>
+				{picked.length > 0 && <ActionButton action={redrive(dlq, picked.reduce((sum, x) => sum + x.count, 0), picked, stats.reload, `Redrive ${plural(picked.length, "group")}`)} />}
+				<ActionButton action={redrive(dlq, held, [], stats.reload)} />
+			</>}>
 				<Failure error={g?.error} />
 				{!g && <Loading />}
 				{g && !g.done && <Found hunt={{ ...g, rows: [] }} total={held} onStop={stop} onMore={() => void go(g)} />}
 				{g && (
-					<Table caption="Groups of errors" rows={groups} id={(x) => key(x.error)} empty={!g.running && <Empty title="There are no dead letters." />} columns={[
-						{ name: "Error", head: true, wide: true, sort: (x) => text(x.error), cell: (x) => (
-							<a href={to(["queues", dlq, "dead"], { error: text(x.error) })} aria-current={x === open ? "true" : undefined}>{text(x.error) || "(without a text)"}</a>
+					<Table caption="Groups of errors" rows={groups} id={(x) => key(x.cause)} empty={!g.running && <Empty title="There are no dead letters." />} columns={[
+						{ name: "Select", cell: (x) => <input type="checkbox" aria-label={`Select ${named(x)}`} checked={chosen.has(key(x.cause))} onChange={(e) => pick(x, e.currentTarget.checked)} /> },
+						{ name: "Error", head: true, wide: true, sort: (x) => text(x.cause), cell: (x) => (
+							<a href={to(["queues", dlq, "dead"], { cause: text(x.cause) })} aria-current={x === open ? "true" : undefined}>{named(x)}</a>
 						) },
 						{ name: "Messages", right: true, sort: (x) => x.count, cell: (x) => <Num n={x.count} /> },
 						{ name: "Part", cell: (x) => <Level value={x.count} max={most} tone="bad" label={`${count(x.count)} of ${count(held)}`} /> },
 						{ name: "Died in", wide: true, cell: (x) => x.queues.map(([q, n]) => `${text(q)} (${count(n)})`).join(", ") },
 						{ name: "First", sort: (x) => x.first, cell: (x) => <Time at={x.first} /> },
 						{ name: "Last", sort: (x) => x.last, cell: (x) => <span title={text(x.id)}>{ago(x.last)}</span> },
-						{ name: "Actions", cell: (x) => <ActionButton small action={redrive(dlq, x.count, x, stats.reload)} /> },
+						{ name: "Actions", cell: (x) => <ActionButton small action={redrive(dlq, x.count, [x], stats.reload)} /> },
 					]} />
 				)}
 			</Card>
-			{open && <OneGroup key={key(open.error)} dlq={dlq} group={open} total={held} />}
+			{open && <OneGroup key={key(open.cause)} dlq={dlq} group={open} total={held} />}
 		</>
 	);
+}
+
+const causesOf = (s: Fields): Bytes[] => (Array.isArray(s.redrive_causes) ? s.redrive_causes.map(bytes) : []);
+
+/** leftOf is how many messages the redrive has before it, as far as that is known. */
+function leftOf(s: Fields, g: Grouping | undefined, held: number): number {
+	const causes = causesOf(s);
+	return causes.length === 0 ? held : causes.reduce((sum, c) => sum + (g?.groups.get(key(c))?.count ?? 0), 0);
 }
 
 /** Progress shows the redrive that runs, or was the last. */
@@ -202,13 +235,14 @@ function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: numbe
 	const error = s.redrive_error === null || s.redrive_error === undefined ? null : bytes(s.redrive_error);
 	const from = s.redrive_from === null || s.redrive_from === undefined ? null : bytes(s.redrive_from);
 	const target = s.redrive_to === null || s.redrive_to === undefined ? null : bytes(s.redrive_to);
-	const what = [error !== null && `error ${text(error)}`, from !== null && `from ${text(from)}`, target !== null && `to ${text(target)}`].filter(Boolean).join(", ");
+	const causes = causesOf(s);
+	const what = [causes.length > 0 && causes.map(text).join(", "), error !== null && `error ${text(error)}`, from !== null && `from ${text(from)}`, target !== null && `to ${text(target)}`].filter(Boolean).join(", ");
 	return (
 		<Card title={running ? "Redriving" : "Last redrive"} note={what || "all messages"} actions={running
 			? <ActionButton action={{ label: "Stop", title: "Stop the redrive", need, text: "What was moved stays moved. The same redrive can be resumed.", words: () => ["FILA.REDRIVE", dlq, "STOP"], done: () => "The redrive is stopped." }} />
 			: total > 0 && <ActionButton action={{
 				label: "Resume", title: "Resume the redrive", need, text: "Messages that were moved are no longer here, so it goes on with the others.",
-				words: () => redriveWords(dlq, { error, from, target, rate: text(s.redrive_rate) }), done: (n) => `Redrive: ${plural(num(n), "message")} moved so far.`,
+				words: () => redriveWords(dlq, { causes, error, from, target, rate: text(s.redrive_rate) }), done: (n) => `Redrive: ${plural(num(n), "message")} moved so far.`,
 			}} />}>
 			<div class="progress">
 				<Level value={moved} max={Math.max(1, moved + left)} label={`${count(moved)} of ${count(moved + left)} moved`} />
@@ -224,10 +258,10 @@ function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: numbe
 /** OneGroup lists the messages of a group, and how they are spread over time. */
 function OneGroup({ dlq, group, total }: { dlq: Bytes; group: Group; total: number }) {
 	const { hunt, go, stop } = useHunt();
-	const words: Bytes[] = ["FILA.BROWSE", dlq, "ERROR", group.error];
+	const words: Bytes[] = ["FILA.BROWSE", dlq, "CAUSE", group.cause];
 	useEffect(() => void go(words, true), []);
 	return (
-		<Card title={text(group.error) || "(without a text)"} note={plural(group.count, "message")}>
+		<Card title={named(group)} note={plural(group.count, "message")}>
 			{hunt && <Spread times={hunt.rows.map((m) => num(m.died_at) || num(m.last_failed_at))} first={group.first} last={group.last} all={hunt.rows.length >= group.count} />}
 			{hunt && <Found hunt={hunt} total={total} onStop={stop} onMore={() => void go(words, true, hunt)} />}
 			<Failure error={hunt?.error} />
