@@ -215,9 +215,9 @@ func (t *groupTable) expireWaiting(c *core, m *message) {
 	}
 }
 
-// endOver finishes the groups that are over.
+// endOver finishes the groups that are over. While the store takes no writes, none comes to be.
 func (t *groupTable) endOver(c *core) {
-	if t.AnyOver() {
+	if t.AnyOver() && c.health.failed == nil {
 		for range groupsAtOnce {
 			g := t.Over()
 			if g == nil {

@@ -556,3 +556,56 @@ func (s *keptCommits) Commit(b *storage.Batch, sync bool) error {
 	}
 	return err
 }
+
+// countedCommits fails the test that has it fail for ever.
+type countedCommits struct {
+	*storage.Memory
+	t *testing.T
+	n int
+}
+
+func (s *countedCommits) Commit(b *storage.Batch, sync bool) error {
+	if s.n++; s.n > 1000 {
+		s.t.Fatal("the engine commits again and again while the disk is full")
+	}
+	return s.Memory.Commit(b, sync)
+}
+
+// Members of a purged queue are ended right after it, in slices. While the store takes no writes they are left: else each turn
+// would have a batch that fails, and the recovery after it another turn.
+func TestMembersOfAPurgedQueueWaitForTheDisk(t *testing.T) {
+	store := &countedCommits{storage.NewMemory(), t, 0}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("in", QueueOptions{})
+	w.queue("out", QueueOptions{})
+	for i := range 20 {
+		w.openGroup(fmt.Sprint("g", i), nil)
+		w.joins("in", fmt.Sprint("g", i), 2)
+		w.seal(fmt.Sprint("g", i))
+	}
+	w.core.detached.max = 1
+	purge := &Task{Call: callFunc(func(tx *Tx) error {
+		_, err := tx.Purge(&Purge{Queue: "in"})
+		return err
+	})}
+	w.Stepper.turn([]*Task{purge})
+	w.commit(w.core.cut())
+	left := w.core.groups.Len()
+	if left < 10 || !w.core.groups.Lost() {
+		t.Fatalf("%d groups are left after the first portion of the members", left)
+	}
+	store.FailCommits(errors.New("no space left on device"))
+	w.Do()
+	w.Advance(time.Minute)
+	if w.core.health.failed == nil || w.core.groups.Len() != left {
+		t.Errorf("%d groups are left, the store has failed: %v", w.core.groups.Len(), w.core.health.failed)
+	}
+	store.FailCommits(nil)
+	if err := w.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	w.Do()
+	if n := w.core.groups.Len(); n != 0 {
+		t.Errorf("%d groups are left once the disk has room", n)
+	}
+}

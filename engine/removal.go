@@ -335,7 +335,10 @@ func (c *core) unfinished(r *detachedQueue) bool {
 // a step of each turn; the turn asks for another one as long as something is left.
 func (c *core) reclaim() {
 	c.reclaimLeases()
-	c.detached.reclaimed += c.groups.Reclaim(c.detached.max - c.detached.reclaimed)
+	counts := c.health.failed == nil // what groups count is written, what else is reclaimed is not
+	if counts {
+		c.detached.reclaimed += c.groups.Reclaim(c.detached.max - c.detached.reclaimed)
+	}
 	for len(c.detached.queues) > 0 && c.detached.reclaimed < c.detached.max {
 		r := c.detached.queues[0]
 		c.reclaimSome(r)
@@ -345,7 +348,7 @@ func (c *core) reclaim() {
 		c.detached.queues[0] = nil
 		c.detached.queues = c.detached.queues[1:]
 	}
-	c.tasks.unfinished = c.tasks.unfinished || len(c.detached.queues) > 0 || c.detached.leases > 0 || c.groups.Lost()
+	c.tasks.unfinished = c.tasks.unfinished || len(c.detached.queues) > 0 || c.detached.leases > 0 || counts && c.groups.Lost()
 }
 
 // reclaimSome reclaims a portion of one detached queue: entries of the indexes by time,

@@ -1,0 +1,23 @@
+package group
+
+// Inside lets tests of the engine break the groups, to see whether the records and the invariants find it. Nothing but
+// tests may use it: internal/tidy verifies that.
+type Inside struct{ t *Table }
+
+// Inside returns what tests may break of a table.
+func (t *Table) Inside() Inside { return Inside{t} }
+
+// ForgetOver has the groups that are over never finished, until a restart.
+func (p Inside) ForgetOver() { p.t.over = nil }
+
+// ForgetLost has the members of queues that are gone never ended, until a restart.
+func (p Inside) ForgetLost() { p.t.lost = nil }
+
+// CountAgain counts the pending members of all groups in a queue once more.
+func (p Inside) CountAgain(queue uint32) {
+	for l := p.t.byQueue[queue].Head(); l != nil; l = l.Next() {
+		l.Pending++
+		l.group.Pending++
+		p.t.touch(l)
+	}
+}
