@@ -238,7 +238,7 @@ func theDeadLetters(x *tab, b *broker) {
 	x.shoot("badday-dead")
 	x.click("button", "Redrive "+refused)
 	x.fill("spinbutton", "Messages per second", "2")
-	x.wait(`FILA.REDRIVE payments.dlq RATE 2 ERROR "dial tcp #:#: connection refused"`)
+	x.wait(`FILA.REDRIVE payments.dlq RATE 2 CAUSE "dial tcp #:#: connection refused"`)
 	x.click("button", "Redrive")
 	x.wait("Redriving")
 	x.until("the progress moves", `() => +/(\d+) messages? moved/.exec(document.body.innerText)?.[1] >= 3`)
@@ -253,7 +253,7 @@ func theDeadLetters(x *tab, b *broker) {
 	}
 	x.shoot("badday-redrive")
 	x.click("button", "Resume")
-	x.wait(`FILA.REDRIVE payments.dlq RATE 2 ERROR "dial tcp #:#: connection refused"`)
+	x.wait(`FILA.REDRIVE payments.dlq RATE 2 CAUSE "dial tcp #:#: connection refused"`)
 	x.click("button", "Resume")
 	testkit.Eventually(x.t, "the group is moved", func() bool { return group(refused) == 0 })
 	x.gone(refused + "\t")

@@ -23,7 +23,7 @@ var (
 func pictures(b *broker) map[string]string {
 	b.t.Helper()
 	all := everyPage(b)
-	all["dead"] += "?error=" + "dial tcp %23:%23: connection refused"
+	all["dead"] += "?cause=" + "dial tcp %23:%23: connection refused"
 	return all
 }
 

@@ -1,0 +1,248 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
+)
+
+// TestGroupsAreTheSameForAllClients: in both protocols, and after kills while members are pending.
+func TestGroupsAreTheSameForAllClients(t *testing.T) {
+	t.Parallel()
+	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	for i, w := range wires(t, b.Addr()) {
+		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			s := &speaker{t, w, b}
+			aChord(s, fmt.Sprint("chord", i))
+			groupsInGroups(s, fmt.Sprint("tree", i))
+			whatGroupsRefuse(s, fmt.Sprint("no", i))
+		})
+	}
+}
+
+// aChord has members that are acked, die, are cancelled and redriven, and a message when all have come to their end.
+func aChord(s *speaker, n string) {
+	in, out := n+".in", n+".out"
+	s.says("OK", "FILA.QUEUE CREATE "+in+" MAXATTEMPTS 1")
+	s.says("OK", "FILA.QUEUE CREATE "+out)
+	s.says("<nil>", "FILA.GROUP GET "+n)
+	s.says("1", "FILA.GROUP OPEN "+n+" "+out+" all KEY acme HEADER kind chord")
+	s.says("0", "FILA.GROUP OPEN "+n+" "+out+" other")
+	s.id(in + " a GROUP " + n)
+	s.id(in + " b GROUP " + n)
+	cancelled := s.id(in + " c DELAY 3600000 GROUP " + n)
+	s.has("state open members 3 pending 3 done 0 message <nil> sealed_at <nil>", "FILA.GROUP GET "+n)
+	s.restart()
+	if _, list := s.page("FILA.GROUP LIST MATCH " + n); len(list) != 1 {
+		s.Errorf("%d groups are listed: %v", len(list), list)
+	}
+	s.says("3", "FILA.GROUP SEAL "+n)
+	s.says("SEALED", "FILA.ENQUEUE "+in+" d GROUP "+n)
+	receipts := s.out(in, "a", "b")
+	s.says("1", "FILA.ACK "+in+" "+receipts[0])
+	s.says("1", "FILA.CANCEL "+in+" "+cancelled)
+	s.has("state sealed members 3 pending 1 done 1 dead 0 cancelled 1", "FILA.GROUP GET "+n)
+	s.restart()
+	s.out(out)
+	s.has("action dlq", "FILA.NACK "+in+" "+receipts[1])
+	s.restart()
+	s.has("state done members 3 pending 0 done 1 dead 1 cancelled 1 error <nil>", "FILA.GROUP GET "+n)
+	ds, err := leased(s.run("FILA.LEASE " + out))
+	if err != nil || len(ds) != 1 || ds[0].payload != "all" || ds[0].key != "acme" {
+		s.Fatalf("the message of the group is %+v, %v", ds, err)
+	}
+	m := kit.Mapped(s.T, s.run("FILA.GET "+out+" "+ds[0].id()))
+	headers := fmt.Sprint(m["headers"])
+	for _, want := range []string{"kind", "chord", "fila-group-done", "fila-group-dead"} {
+		if !strings.Contains(headers, want) {
+			s.Errorf("the headers %s have no %s", headers, want)
+		}
+	}
+	s.says("1", "FILA.REDRIVE "+in+".dlq") // it has ended, and takes nothing back
+	s.has("state done members 3 dead 1", "FILA.GROUP GET "+n)
+	s.says("0", "FILA.GROUP CANCEL "+n)
+}
+
+// groupsInGroups: the message of one group is a member of another, and a dead member keeps a group waiting.
+func groupsInGroups(s *speaker, n string) {
+	q := n + ".q"
+	s.says("OK", "FILA.QUEUE CREATE "+q+" MAXATTEMPTS 1")
+	s.says("1", "FILA.GROUP OPEN "+n+".outer "+q+" top")
+	s.says("1", "FILA.GROUP OPEN "+n+".inner "+q+" middle WHEN DONE GROUP "+n+".outer")
+	s.says("1", "FILA.GROUP SEAL "+n+".outer")
+	s.id(q + " leaf GROUP " + n + ".inner")
+	s.says("1", "FILA.GROUP SEAL "+n+".inner")
+	s.has("action dlq", "FILA.NACK "+q+" "+s.out(q, "leaf")[0])
+	s.has("state sealed dead 1 pending 0", "FILA.GROUP GET "+n+".inner")
+	s.says("1", "FILA.REDRIVE "+q+".dlq")
+	s.has("dead 0 pending 1", "FILA.GROUP GET "+n+".inner")
+	s.restart()
+	s.says("1", "FILA.ACK "+q+" "+s.out(q, "leaf")[0])
+	s.has("state done done 1", "FILA.GROUP GET "+n+".inner")
+	s.has("state sealed pending 1", "FILA.GROUP GET "+n+".outer")
+	s.says("1", "FILA.ACK "+q+" "+s.out(q, "middle")[0])
+	s.says("1", "FILA.ACK "+q+" "+s.out(q, "top")[0])
+}
+
+func whatGroupsRefuse(s *speaker, n string) {
+	q := n + ".q"
+	s.says("OK", "FILA.QUEUE CREATE "+q)
+	s.says("NOGROUP", "FILA.ENQUEUE "+q+" x GROUP "+n)
+	s.says("NOGROUP", "FILA.GROUP SEAL "+n)
+	s.says("NOQUEUE", "FILA.GROUP OPEN "+n+" "+n+".none x")
+	s.says("1", "FILA.GROUP OPEN "+n+" "+q+" x")
+	s.says("INVALID", "FILA.ENQUEUE "+q+" x UNIQUE u REPLACE GROUP "+n)
+	s.id(q + " waits GROUP " + n)
+	s.id(q + " leased GROUP " + n)
+	receipt := s.batch("FILA.LEASE "+q+" COUNT 1", "waits")[0]
+	s.says("1", "FILA.GROUP CANCEL "+n)
+	s.out(q)
+	s.says("CANCELLED", "FILA.EXTEND "+q+" "+receipt+" 60000")
+	s.restart()
+	s.out(q)
+	s.says("1", "FILA.ACK "+q+" "+receipt)
+	s.has("state cancelled members 2 pending 0 done 1 cancelled 1 message <nil>", "FILA.GROUP GET "+n)
+	s.says("1", "FILA.GROUP OPEN "+n+".late "+q+" x EXPIRE 50")
+	s.id(q + " late GROUP " + n + ".late DELAY 3600000")
+	testkit.Eventually(s.T, "a group expires", func() bool {
+		return kit.Mapped(s.T, s.run("FILA.GROUP GET "+n+".late"))["state"] == "cancelled"
+	})
+}
+
+// TestGroupsThroughAFollower: a group that was opened through a follower is done with the next leader.
+func TestGroupsThroughAFollower(t *testing.T) {
+	t.Parallel()
+	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
+	leader, follower := n.Leader(), n.Follower()
+	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
+	s.says("OK", "FILA.QUEUE CREATE q")
+	s.says("1", "FILA.GROUP OPEN g q all")
+	s.id("q a GROUP g")
+	s.id("q b GROUP g")
+	s.says("2", "FILA.GROUP SEAL g")
+	receipts := s.out("q", "a", "b")
+	s.says("1", "FILA.ACK q "+receipts[0])
+	kit.Kill(t, leader.Broker)
+	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
+	s.has("state sealed members 2 pending 1 done 1", "FILA.GROUP GET g")
+	s.says("1", "FILA.ACK q "+receipts[1])
+	s.has("state done pending 0 done 2", "FILA.GROUP GET g")
+	s.out("q", "all")
+}
+
+// TestGroupsAreDoneOnceUnderKills has workers end the members of many groups, some of which die and are redriven, while the
+// broker is killed: the message of each group is enqueued once, with counts that are exact.
+func TestGroupsAreDoneOnceUnderKills(t *testing.T) {
+	t.Parallel()
+	groups, members, workers, kills := 20, 20, 4, 2
+	if !testing.Short() {
+		groups, members, workers, kills = 200, 100, 8, 10
+	}
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "in", "MAXATTEMPTS", 1, "VISIBILITY", 600_000)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "out")
+	for g := range groups {
+		name := fmt.Sprint("g", g)
+		kit.Do(t, c, "FILA.GROUP", "OPEN", name, "out", name, "WHEN", []string{"DONE", "ENDED"}[g%2])
+		for m := range members {
+			kit.Do(t, c, "FILA.ENQUEUE", "in", fmt.Sprint(m), "KEY", name, "GROUP", name)
+		}
+		kit.Do(t, c, "FILA.GROUP", "SEAL", name)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			c := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 2 + w%2, MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolSize: 1})
+			defer func() { _ = c.Close() }()
+			for n := w; ctx.Err() == nil; n++ {
+				ds, err := leased(c.Do(ctx, "FILA.LEASE", "in", "COUNT", 5, "VISIBILITY", 2000, "BLOCK", 100).Val())
+				if err != nil || len(ds) == 0 {
+					time.Sleep(2 * time.Millisecond)
+					continue
+				}
+				for i := range ds {
+					answer := []any{"FILA.ACK", "in", ds[i].receipt}
+					if (n+i)%20 == 0 {
+						answer = []any{"FILA.NACK", "in", ds[i].receipt, "DEAD"}
+					}
+					for ctx.Err() == nil {
+						if err := c.Do(ctx, answer...).Err(); err == nil || strings.HasPrefix(err.Error(), "LEASELOST") {
+							break
+						}
+						time.Sleep(5 * time.Millisecond)
+					}
+				}
+				if n%50 == 0 {
+					_ = c.Do(ctx, "FILA.REDRIVE", "in.dlq").Err() // what it does not move, another will
+				}
+			}
+		})
+	}
+	for range kills {
+		c := kit.Connect(t, b.Addr(), 3)
+		testkit.Eventually(t, "members are acked", func() bool {
+			m := kit.Mapped(t, kit.Do(t, c, "FILA.STATS", "in"))
+			acked, _ := m["acked"].(int64) // since the start
+			return acked >= int64(groups*members/(kills+4)) || m["ready"] == int64(0)
+		})
+		kit.Kill(t, b)
+		kit.Start(t, b)
+	}
+	c = kit.Connect(t, b.Addr(), 3)
+	testkit.Eventually(t, "all groups are done", func() bool {
+		_ = c.Do(ctx, "FILA.REDRIVE", "in.dlq").Err()
+		for g := range groups {
+			if kit.Mapped(t, kit.Do(t, c, "FILA.GROUP", "GET", fmt.Sprint("g", g)))["state"] != "done" {
+				return false
+			}
+		}
+		return true
+	})
+	end()
+	all.Wait()
+	for g := range groups {
+		m := kit.Mapped(t, kit.Do(t, c, "FILA.GROUP", "GET", fmt.Sprint("g", g)))
+		done, _ := m["done"].(int64)
+		dead, _ := m["dead"].(int64)
+		if m["members"] != int64(members) || done+dead != int64(members) || g%2 == 0 && dead != 0 {
+			t.Errorf("group %d is %v", g, m)
+		}
+	}
+	seen := map[string]int{}
+	for {
+		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "out", "COUNT", 100))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ds) == 0 {
+			break
+		}
+		for i := range ds {
+			seen[ds[i].payload]++
+		}
+	}
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("the message of %s was enqueued %d times", name, n)
+		}
+	}
+	if len(seen) != groups {
+		t.Errorf("%d groups have a message, want %d", len(seen), groups)
+	}
+	kit.Kill(t, b)
+	wantOutput(t, 0, "everything is in order", "check", b.Data())
+}
