@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import getpid
+from typing import Any, Dict, List, Optional, Union
 
 import redis
 import redis.asyncio
@@ -28,31 +29,64 @@ PAUSE = 0.5  # seconds after an error of the connection
 
 UNREACHABLE = (redis.ConnectionError, redis.TimeoutError)
 
+# Refusals that end by themselves. redis-py has classes for some of them, which lack the code.
+TEMPORARY = ("LOADING", "MISCONF", "CLUSTERDOWN", "READONLY", "OOM")
+TEMPORARY_CLASSES = tuple(
+    getattr(redis.exceptions, name) for name in ("ReadOnlyError", "ClusterDownError", "OutOfMemoryError") if hasattr(redis.exceptions, name))
+
 # Headers that what a handler sends has from the message that it handles.
 TRACE = ("traceparent", "tracestate")
 
 handled = contextvars.ContextVar("handled", default=None)  # the message that a handler works on
 
 
-class Retry(Exception):
+class Failure(Exception):
+    """What a handler raises to say what becomes of its message.
+
+    hold has throttles that the message names, and for each the seconds for which no message that names it is
+    delivered, in any queue: what a provider says in Retry-After.
+    """
+
+    delay: Optional[float] = None
+    dead = False
+
+    def __init__(self, *args: Any, hold: Optional[Dict[str, float]] = None):
+        super().__init__(*args)
+        self.hold = dict(hold or {})
+
+
+class Retry(Failure):
     """Raised by a handler: the message is tried again after a number of seconds."""
 
-    def __init__(self, delay, error="retry"):
-        super().__init__(error)
+    def __init__(self, delay: float, error: str = "retry", hold: Optional[Dict[str, float]] = None):
+        super().__init__(error, hold=hold)
         self.delay = delay
 
 
-class Dead(Exception):
+class Dead(Failure):
     """Raised by a handler: the message is not tried again, it goes to the dead-letter queue."""
 
+    dead = True
 
-@dataclass
+
+class Hold(Failure):
+    """Raised by a handler: a throttle is held for a number of seconds. The message is tried again as without, but not before."""
+
+    def __init__(self, throttle: str, seconds: float, error: str = "held"):
+        super().__init__(error, hold={throttle: seconds})
+
+
+class LeaseLost(Exception):
+    """The lease of a message is over: another worker may have it."""
+
+
+@dataclass(eq=False)
 class Message:
     """A message that is leased."""
 
     receipt: str
     payload: bytes
-    headers: dict
+    headers: Dict[str, str]
     key: str
     attempt: int
     deliveries: int
@@ -60,20 +94,93 @@ class Message:
     lease_until: int  # Unix milliseconds, when it was leased
     queue: str
     lost: threading.Event = field(default_factory=threading.Event, repr=False)  # set when the lease is over too early
+    _work: Optional["_Work"] = field(default=None, repr=False)
 
     @property
-    def id(self):
+    def id(self) -> str:
         return self.receipt.partition(":")[0]
+
+    # Of a message without a worker, as a test of a handler has it, these do nothing.
+
+    def progress(self, text: str) -> None:
+        """Tells the broker how far the work is, in at most 1 KiB, and extends the lease: Queue.result and the dashboard show it."""
+        if self._work:
+            worker = self._work.worker
+            try:
+                worker.queue.client.execute_command(*_extend(worker, self), "PROGRESS", text)
+            except redis.ResponseError as e:
+                self._refused(e)
+
+    def ack(self, value: Union[bytes, str, None] = None) -> None:
+        """Acks the message before its handler returns, with a result. What the handler returns concerns others then."""
+        if self._work:
+            self._settled(_ack(self, value))
+
+    def fail(self, error: Union[BaseException, str]) -> None:
+        """Reports a failure before the handler returns: an exception, such as Retry, or a text."""
+        if self._work:
+            self._settled(_nack(self, error))
+
+    def _settled(self, ending):
+        self._end()
+        self._ended(self._work.worker._settle([ending]))
+
+    def _refused(self, error):
+        if not str(error).startswith("LEASELOST"):
+            raise error
+        self._work.worker._lose(self)
+        raise LeaseLost(f"the lease of message {self.id} is lost") from error
+
+    def _end(self):
+        """Takes the message from those whose leases are extended."""
+        if self.lost.is_set():
+            raise LeaseLost(f"the lease of message {self.id} is lost")
+        if self._work.worker._busy.pop(self.receipt, None) is None:
+            raise ValueError(f"message {self.id} is acked or failed already")
+
+    def _ended(self, refusals):
+        for error in refusals:  # such as of a result that is too big: the handler may fail it
+            self._work.worker._busy[self.receipt] = self
+            raise error
+
+
+class AsyncMessage(Message):
+    """A message that AsyncWorker has leased, whose methods are coroutines."""
+
+    async def progress(self, text: str) -> None:
+        if self._work:
+            worker = self._work.worker
+            try:
+                await worker.queue.client.execute_command(*_extend(worker, self), "PROGRESS", text)
+            except redis.ResponseError as e:
+                self._refused(e)
+
+    async def ack(self, value: Union[bytes, str, None] = None) -> None:
+        if self._work:
+            await self._settled(_ack(self, value))
+
+    async def fail(self, error: Union[BaseException, str]) -> None:
+        if self._work:
+            await self._settled(_nack(self, error))
+
+    async def _settled(self, ending):
+        self._end()
+        self._work.ending += 1  # the handler is not cancelled meanwhile
+        try:
+            self._ended(await self._work.worker._settle([ending]))
+        finally:
+            self._work.ending -= 1
 
 
 @dataclass
 class Result:
     """What has become of a message: status is pending, done or dead; value is what its handler returned,
-    None if it returned nothing, or nothing but an empty value."""
+    None if it returned nothing, or nothing but an empty value; progress is what the handler of a pending one has said last."""
 
     status: str
-    value: bytes
-    error: str
+    value: Optional[bytes]
+    error: Optional[str]
+    progress: Optional[str] = None
 
 
 def connect(url="fila://127.0.0.1:5555", **options):
@@ -108,15 +215,18 @@ def _create(queue):
     return command
 
 
-def _enqueue(name, payload, headers=None, delay=None, ttl=None, **options):
+# Options of FILA.ENQUEUE that are seconds here.
+SECONDS = ("delay", "ttl", "backoff", "maxbackoff", "maxdelay")
+
+
+def _enqueue(name, payload, headers=None, **options):
     command = ["FILA.ENQUEUE", name, payload]
     for option, value in options.items():
         for one in value if isinstance(value, (list, tuple)) else (value,):
-            if one is not None:
-                command += [option.upper(), one]
-    for option, seconds in (("DELAY", delay), ("TTL", ttl)):
-        if seconds is not None:
-            command += [option, int(seconds * 1000)]
+            if one is True:
+                command.append(option.upper())
+            elif one is not None and one is not False:
+                command += [option.upper(), int(one * 1000) if option in SECONDS else one]
     before = handled.get()
     inherited = {} if before is None else {h: before.headers[h] for h in TRACE if h in before.headers}
     for header, value in {**inherited, **(headers or {})}.items():
@@ -125,33 +235,49 @@ def _enqueue(name, payload, headers=None, delay=None, ttl=None, **options):
 
 
 def _lease(worker, count):
-    return ["FILA.LEASE", worker.queue.name, "COUNT", count, "BLOCK", int(BLOCK * 1000),
+    count = [count] if worker.batch is None else [worker.batch, "SAMEKEY"]
+    return ["FILA.LEASE", worker.queue.name, "COUNT", *count, "BLOCK", int(BLOCK * 1000),
             "VISIBILITY", int(worker.visibility * 1000), "CONSUMER", worker.name]
 
 
-def _outcome(message, value, error):
-    """The command that ends the lease of a message that was handled."""
-    if error is None:
-        # Without RESULT it would be known to those alone that wait already: None is an empty one.
-        return ["FILA.ACK", message.queue, message.receipt, "RESULT", b"" if value is None else value]
-    command = ["FILA.NACK", message.queue, message.receipt, "ERROR", f"{type(error).__name__}: {error}"]
-    if isinstance(error, Dead):
-        command.append("DEAD")
-    elif isinstance(error, Retry):
-        command += ["DELAY", int(error.delay * 1000)]
-    return command
+def _extend(worker, message):
+    return ["FILA.EXTEND", message.queue, message.receipt, int(worker.visibility * 1000)]
+
+
+# What ends the lease of a message: the message, a command, and the one in its place if the broker refuses it.
+
+
+def _ack(message, value):
+    if not isinstance(value, (bytes, bytearray, memoryview, str, int, float, type(None))):
+        raise TypeError(f"a result is bytes or str, and not {type(value).__name__}")
+    # Without RESULT it would be known to those alone that wait already: None is an empty one.
+    return message, ["FILA.ACK", message.queue, message.receipt, "RESULT", b"" if value is None else value], None
+
+
+def _nack(message, error):
+    text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
+    command = ["FILA.NACK", message.queue, message.receipt, "ERROR", text]
+    if isinstance(error, Failure):
+        if error.dead:
+            command.append("DEAD")
+        elif error.delay is not None:
+            command += ["DELAY", int(error.delay * 1000)]
+        if error.hold:  # a throttle that the message does not name is refused
+            holds = [part for throttle, seconds in error.hold.items() for part in ("HOLD", throttle, int(seconds * 1000))]
+            return message, command + holds, command
+    return message, command, None
 
 
 def _release(message):
     """Gives a message back that was not handled. That is no failure."""
-    return ["FILA.RELEASE", message.queue, message.receipt]
+    return message, ["FILA.RELEASE", message.queue, message.receipt], None
 
 
-def _message(leased):
+def _message(leased, kind=Message):
     receipt, payload, headers, key, attempt, deliveries, enqueued_at, lease_until, queue = leased[:9]
     pairs = (h.decode(errors="replace") for h in headers)
-    return Message(receipt.decode(), payload, dict(zip(pairs, pairs)), key.decode(errors="replace"),
-                   attempt, deliveries, enqueued_at, lease_until, queue.decode())
+    return kind(receipt.decode(), payload, dict(zip(pairs, pairs)), key.decode(errors="replace"),
+                attempt, deliveries, enqueued_at, lease_until, queue.decode())
 
 
 def _result(reply):
@@ -160,8 +286,13 @@ def _result(reply):
     if not isinstance(reply, dict):
         pairs = iter(reply)
         reply = dict(zip(pairs, pairs))
-    error = reply[b"error"]
-    return Result(reply[b"status"].decode(), reply[b"value"] or None, error and error.decode(errors="replace"))
+    error, progress = reply[b"error"], reply.get(b"progress")
+    return Result(reply[b"status"].decode(), reply[b"value"] or None, error and error.decode(errors="replace"),
+                  progress and progress.decode(errors="replace"))
+
+
+def _temporary(error):
+    return isinstance(error, UNREACHABLE + TEMPORARY_CLASSES) or str(error).startswith(TEMPORARY)
 
 
 def _no_queue(error):
@@ -178,16 +309,23 @@ class Queue:
     def create(self):
         self.client.execute_command(*_create(self))
 
-    def send(self, payload, **options):
+    def send(self, payload: Union[bytes, str], *, key: Optional[str] = None, headers: Optional[Dict[str, Any]] = None,
+             delay: Optional[float] = None, ttl: Optional[float] = None, **options: Any) -> str:
         """Stores a message and returns its id.
 
-        Options: key, weight, cost, throttle, budget, charge, priority, at, dedup as in FILA.ENQUEUE, throttle
-        and budget also as lists; headers, a dict; delay and ttl in seconds.
+        Options: key, weight, cost, throttle, budget, charge, priority, at, dedup, maxattempts as in FILA.ENQUEUE,
+        throttle and budget also as lists; headers, a dict; delay, ttl, backoff and maxbackoff in seconds.
+
+        unique is an id: while a message with it is in the queue, a second one is not stored, and the id of the first
+        is returned. until="lease" frees it when the message is leased. With replace=True the second takes the place
+        of the first, unless that is leased or has failed; its delay starts again, but never beyond maxdelay seconds
+        after the first.
         """
+        options.update(key=key, headers=headers, delay=delay, ttl=ttl)
         command = _enqueue(self.name, payload, **options)
         return self._run(command).decode()
 
-    def result(self, id, timeout=0):
+    def result(self, id: str, timeout: float = 0) -> Optional[Result]:
         """Waits for what becomes of a message, for a number of seconds; None if it is not known."""
         end = time.monotonic() + timeout
         while True:
@@ -207,36 +345,128 @@ class Queue:
         return self.client.execute_command(*command)
 
 
+@dataclass(eq=False)
+class _Work:
+    """What one call of a handler is about: a message, or several of one key."""
+
+    worker: "_Worker"
+    messages: List[Message]
+    ending: int = 0  # messages that a handler for asyncio is acking or failing
+
+    def arguments(self):
+        return self.messages if self.worker.batch is not None else self.messages[0]
+
+    def left(self):
+        """The messages that are neither acked, failed nor lost."""
+        return [m for m in self.messages if m.receipt in self.worker._busy]
+
+    def take(self):
+        """Takes the messages that are left from those whose leases are extended, and returns them."""
+        return [m for m in self.messages if self.worker._busy.pop(m.receipt, None)]
+
+    def outcomes(self, value):
+        """What becomes of the messages that are left when the handler has returned a value. One of a batch may be a list
+        with a result, or an exception, for each message."""
+        values = [value] * len(self.messages)
+        if self.worker.batch is not None:
+            values = value if isinstance(value, (list, tuple)) else [None] * len(self.messages)
+            if len(values) != len(self.messages):
+                raise ValueError(f"the handler has returned {len(values)} results for {len(self.messages)} messages")
+        endings = {m: _nack(m, v) if isinstance(v, BaseException) else self._acked(m, v) for m, v in zip(self.messages, values)}
+        return [endings[m] for m in self.take()]
+
+    def _acked(self, message, value):
+        """A result that the broker refuses, such as one that is too big, is a failure of the message."""
+        _, command, _ = _ack(message, value)
+        return message, command, _nack(message, "the broker has refused the result")[1]
+
+
+class _Endings:
+    """Leases that are being ended, in one round trip. While the broker cannot be reached they are tried again, until
+    the leases would be over. refusals has the errors of those that the broker has refused."""
+
+    def __init__(self, worker, endings):
+        self.left, self.refusals = list(endings), []
+        self._end = time.monotonic() + worker.visibility
+
+    def commands(self):
+        return [command for _, command, _ in self.left]
+
+    def take(self, replies):
+        """Takes replies, or one error for all of them, and returns whether to pause before the rest."""
+        if isinstance(replies, Exception):
+            replies = [replies] * len(self.left)
+        left, self.left, pause = self.left, [], False
+        for (message, command, instead), reply in zip(left, replies):
+            if not isinstance(reply, Exception):
+                continue
+            logger.warning("%s of message %s: %s", command[0], message.id, reply)
+            if _temporary(reply):
+                if time.monotonic() <= self._end:
+                    self.left.append((message, command, instead))
+                    pause = True
+            elif instead is not None and not str(reply).startswith("LEASELOST"):
+                self.left.append((message, instead, None))
+            else:
+                self.refusals.append(reply)
+        return pause
+
+
 class _Worker:
     """What both workers have in common.
 
     A worker hands up to concurrency messages at a time to handler(message). visibility is the time of
     a lease in seconds, which is extended at a third of it; after it the messages of a worker that died
     are delivered again. name is shown to operators.
+
+    With batch, the handler gets a list of up to so many messages, all of one key: the one whose turn it is.
+    concurrency is then the number of lists at a time.
     """
 
-    def __init__(self, queue, handler, concurrency=1, visibility=30.0, name=None):
+    def __init__(self, queue, handler, concurrency: int = 1, visibility: float = 30.0, name: Optional[str] = None,
+                 batch: Optional[int] = None):
         self.queue, self.handler = queue, handler
-        self.concurrency, self.visibility = concurrency, visibility
+        self.concurrency, self.visibility, self.batch = concurrency, visibility, batch
         self.name = name or f"{socket.gethostname()}:{getpid()}"
-        self._busy = {}  # receipt: message
+        self._busy: Dict[str, Message] = {}  # receipt: message whose lease is extended
         self._stopping = threading.Event()
 
     def stop(self):
         """Has run return once the messages that are being handled are done. Any thread may call it."""
         self._stopping.set()
 
-    def _extensions(self):
-        messages = list(self._busy.values())
-        return messages, [["FILA.EXTEND", m.queue, m.receipt, int(self.visibility * 1000)] for m in messages]
+    def _begin(self, messages):
+        """The calls of the handler for messages that were leased together."""
+        works = [_Work(self, messages)] if self.batch is not None else [_Work(self, [m]) for m in messages]
+        for work in works if messages else ():
+            for m in work.messages:
+                m._work = work
+                self._busy[m.receipt] = m
+        return works if messages else []
+
+    def _handled(self, work):
+        """The message that what a handler sends has its trace from."""
+        return None if self.batch is not None else work.messages[0]
+
+    def _failed(self, work, error):
+        logger.exception("message %s has failed", ", ".join(m.id for m in work.left()))
+        return [_nack(m, error) for m in work.take()]
 
     def _extended(self, messages, replies):
-        """Returns the messages whose leases are lost."""
-        lost = [m for m, r in zip(messages, replies) if isinstance(r, redis.ResponseError) and m.receipt in self._busy]
-        for m in lost:
-            logger.warning("the lease of message %s is lost, it is delivered again", m.id)
-            m.lost.set()
-        return lost
+        for m, r in zip(messages, replies):
+            if isinstance(r, Exception):
+                if _temporary(r):
+                    logger.warning("cannot extend the lease of message %s: %s", m.id, r)
+                else:
+                    self._lose(m)
+
+    def _lose(self, message):
+        """Notes that a lease is over too early; False if the message was ended meanwhile."""
+        if self._busy.pop(message.receipt, None) is None:
+            return False
+        logger.warning("the lease of message %s is lost, it is delivered again", message.id)
+        message.lost.set()
+        return True
 
 
 class Worker(_Worker):
@@ -269,70 +499,69 @@ class Worker(_Worker):
                 signal.signal(s, handler)
 
     def _round(self, pool):
-        """Leases messages for what is free, and has them handled."""
+        """Leases messages for what is free, and has them handled. Each batch is a lease of its own."""
         if not self._free.acquire(timeout=BLOCK):
             return
         free = 1
-        while self._free.acquire(blocking=False):
+        while self.batch is None and self._free.acquire(blocking=False):
             free += 1
         leased = []
         try:
             if not self._stopping.is_set():
                 leased = [_message(m) for m in self.queue._run(_lease(self, free))]
-        except UNREACHABLE as e:
+        except (*UNREACHABLE, redis.ResponseError) as e:
+            if not _temporary(e):
+                raise
             logger.warning("the broker cannot be reached: %s", e)
             self._stopping.wait(PAUSE)
         if self._stopping.is_set():
-            for m in leased:
-                self._settle(m, _release(m))
+            self._settle(map(_release, leased))
             leased = []
-        for m in leased:
-            self._busy[m.receipt] = m
-            pool.submit(self._handle, m)
-        for _ in range(free - len(leased)):
+        works = self._begin(leased)
+        for work in works:
+            pool.submit(self._handle, work)
+        for _ in range(free - len(works)):
             self._free.release()
 
-    def _handle(self, message):
-        token = handled.set(message)
+    def _handle(self, work):
+        token = handled.set(self._handled(work))
         try:
-            command = _outcome(message, self.handler(message), None)
+            endings = work.outcomes(self.handler(work.arguments()))
         except Exception as e:
-            logger.exception("message %s has failed", message.id)
-            command = _outcome(message, None, e)
+            endings = self._failed(work, e)
         finally:
             handled.reset(token)
         try:
-            self._settle(message, command)
+            self._settle(endings)
         finally:
-            self._busy.pop(message.receipt, None)
             self._free.release()
 
-    def _settle(self, message, command):
-        """Ends a lease. While the broker cannot be reached it tries again, until the lease would be over."""
-        end = time.monotonic() + self.visibility
-        while True:
-            try:
-                self.queue.client.execute_command(*command)
-                return
-            except redis.ResponseError as e:  # the lease is lost, or what the handler returned is too big
-                logger.warning("%s of message %s: %s", command[0], message.id, e)
-                return
-            except UNREACHABLE as e:
-                logger.warning("%s of message %s: %s", command[0], message.id, e)
-                if time.monotonic() > end:
-                    return
+    def _settle(self, endings):
+        """Ends leases, and returns the errors of those that the broker has refused."""
+        settling = _Endings(self, endings)
+        while settling.left:
+            if settling.take(self._pipe(settling.commands())):
                 time.sleep(PAUSE)
+        return settling.refusals
+
+    def _pipe(self, commands):
+        """Sends commands in one round trip, and returns their replies, or the error of the connection."""
+        pipe = self.queue.client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        try:
+            return pipe.execute(raise_on_error=False)
+        except UNREACHABLE as e:
+            return e
 
     def _extend(self, ended):
         while not ended.wait(self.visibility / 3):
-            messages, commands = self._extensions()
-            pipe = self.queue.client.pipeline(transaction=False)
-            for command in commands:
-                pipe.execute_command(*command)
-            try:
-                self._extended(messages, pipe.execute(raise_on_error=False) if commands else [])
-            except UNREACHABLE as e:
-                logger.warning("cannot extend %d leases: %s", len(messages), e)
+            messages = list(self._busy.values())
+            replies = self._pipe([_extend(self, m) for m in messages]) if messages else []
+            if isinstance(replies, Exception):
+                logger.warning("cannot extend %d leases: %s", len(messages), replies)
+            else:
+                self._extended(messages, replies)
 
 
 class AsyncQueue:
@@ -345,11 +574,11 @@ class AsyncQueue:
     async def create(self):
         await self.client.execute_command(*_create(self))
 
-    async def send(self, payload, **options):
+    async def send(self, payload: Union[bytes, str], **options: Any) -> str:
         """As Queue.send."""
         return (await self._run(_enqueue(self.name, payload, **options))).decode()
 
-    async def result(self, id, timeout=0):
+    async def result(self, id: str, timeout: float = 0) -> Optional[Result]:
         """As Queue.result."""
         end = time.monotonic() + timeout
         while True:
@@ -370,11 +599,12 @@ class AsyncQueue:
 
 
 class AsyncWorker(_Worker):
-    """A worker for asyncio, as Worker. A handler whose lease is lost is cancelled."""
+    """A worker for asyncio, as Worker. The handler gets an AsyncMessage. It is cancelled when the leases of all that is left
+    of its messages are lost."""
 
     async def run(self):
         """Works until stop is called, or until the task that runs it is cancelled; then ends what it has begun."""
-        self._tasks = {}  # receipt: task
+        self._tasks = {}  # work: task
         extender = asyncio.create_task(self._extend())
         try:
             while not self._stopping.is_set():
@@ -391,62 +621,64 @@ class AsyncWorker(_Worker):
         lease = asyncio.ensure_future(self.queue._run(_lease(self, self.concurrency - len(self._tasks))))
         try:
             leased = await asyncio.shield(lease)
-        except UNREACHABLE as e:
+        except (*UNREACHABLE, redis.ResponseError) as e:
+            if not _temporary(e):
+                raise
             logger.warning("the broker cannot be reached: %s", e)
             await asyncio.sleep(PAUSE)
             return
         except asyncio.CancelledError:  # what the lease brings is given back
-            with contextlib.suppress(*UNREACHABLE):
-                for m in map(_message, await lease):
-                    await self._settle(m, _release(m))
+            with contextlib.suppress(*UNREACHABLE, redis.ResponseError):
+                await self._settle(map(_release, map(_message, await lease)))
             raise
-        for m in map(_message, leased):
-            if self._stopping.is_set():
-                await self._settle(m, _release(m))
-                continue
-            self._busy[m.receipt] = m
-            self._tasks[m.receipt] = asyncio.create_task(self._handle(m))
+        messages = [_message(m, AsyncMessage) for m in leased]
+        if self._stopping.is_set():
+            await self._settle(map(_release, messages))
+            return
+        for work in self._begin(messages):
+            self._tasks[work] = asyncio.create_task(self._handle(work))
 
-    async def _handle(self, message):
-        handled.set(message)
+    async def _handle(self, work):
+        handled.set(self._handled(work))
         try:
-            value = await self.handler(message)
-            command = _outcome(message, value, None)
+            endings = work.outcomes(await self.handler(work.arguments()))
         except asyncio.CancelledError:
-            command = _release(message)
+            endings = map(_release, work.take())
         except Exception as e:
-            logger.exception("message %s has failed", message.id)
-            command = _outcome(message, None, e)
+            endings = self._failed(work, e)
         try:
-            await self._settle(message, command)
+            await self._settle(endings)
         finally:
-            self._busy.pop(message.receipt, None)
-            self._tasks.pop(message.receipt, None)
+            self._tasks.pop(work, None)
 
-    async def _settle(self, message, command):
-        end = time.monotonic() + self.visibility
-        while True:
-            try:
-                await self.queue.client.execute_command(*command)
-                return
-            except redis.ResponseError as e:
-                logger.warning("%s of message %s: %s", command[0], message.id, e)
-                return
-            except UNREACHABLE as e:
-                logger.warning("%s of message %s: %s", command[0], message.id, e)
-                if time.monotonic() > end:
-                    return
+    def _lose(self, message):
+        lost = super()._lose(message)
+        if lost and not message._work.left() and not message._work.ending:
+            self._tasks[message._work].cancel()
+        return lost
+
+    async def _settle(self, endings):
+        settling = _Endings(self, endings)
+        while settling.left:
+            if settling.take(await self._pipe(settling.commands())):
                 await asyncio.sleep(PAUSE)
+        return settling.refusals
+
+    async def _pipe(self, commands):
+        pipe = self.queue.client.pipeline(transaction=False)
+        for command in commands:
+            pipe.execute_command(*command)
+        try:
+            return await pipe.execute(raise_on_error=False)
+        except UNREACHABLE as e:
+            return e
 
     async def _extend(self):
         while True:
             await asyncio.sleep(self.visibility / 3)
-            messages, commands = self._extensions()
-            pipe = self.queue.client.pipeline(transaction=False)
-            for command in commands:
-                pipe.execute_command(*command)
-            try:
-                for m in self._extended(messages, await pipe.execute(raise_on_error=False) if commands else []):
-                    self._tasks[m.receipt].cancel()
-            except UNREACHABLE as e:
-                logger.warning("cannot extend %d leases: %s", len(messages), e)
+            messages = list(self._busy.values())
+            replies = await self._pipe([_extend(self, m) for m in messages]) if messages else []
+            if isinstance(replies, Exception):
+                logger.warning("cannot extend %d leases: %s", len(messages), replies)
+            else:
+                self._extended(messages, replies)

@@ -15,7 +15,7 @@ import unittest
 import redis
 
 import fila_worker
-from fila_worker import AsyncQueue, AsyncWorker, Dead, Queue, Result, Retry, Worker
+from fila_worker import AsyncQueue, AsyncWorker, Dead, Hold, LeaseLost, Queue, Result, Retry, Worker
 
 logging.disable(logging.CRITICAL)
 fila_worker.BLOCK = 0.2  # workers notice a stop sooner
@@ -208,6 +208,137 @@ class TestWorker(Base, unittest.TestCase):
         self.assertEqual(process.returncode, 0)
         process.stdout.close()
 
+    def test_attempts_of_a_message(self):
+        queue, tried = Queue("own-attempts", self.client, maxattempts=3, backoff=60000), []
+
+        def handle(message):
+            tried.append(message.payload)
+            if tried.count(b"ever") < 5:
+                raise ValueError("refused")
+
+        once, ever = queue.send("once", maxattempts=1), queue.send("ever", maxattempts=0, backoff=0.001, maxbackoff=0.002)
+        self.started(queue, handle)
+        self.assertEqual(queue.result(once, timeout=patience()).status, "dead")
+        self.assertEqual(queue.result(ever, timeout=patience()).status, "done")
+        self.assertEqual((tried.count(b"once"), tried.count(b"ever")), (1, 5))
+
+    def test_the_last_message_of_an_id_wins(self):
+        queue = Queue("unique", self.client)
+        state = dict(key="acme", unique="state:acme", until="lease", replace=True, delay=3600, maxdelay=0.3)
+        first = queue.send("1", **state)
+        self.assertEqual(queue.send("2", **state), first)
+        self.assertEqual(queue.send("3", key="acme", unique="state:acme", replace=False), first)
+        begun, end = threading.Event(), threading.Event()
+
+        def handle(message):
+            begun.set()
+            end.wait(patience())
+            return message.payload
+
+        self.started(queue, handle)
+        self.assertTrue(begun.wait(patience()))  # maxdelay has ended the hour
+        after = queue.send("4", **state)
+        self.assertNotEqual(after, first)
+        end.set()
+        self.assertEqual([queue.result(id, timeout=patience()).value for id in (first, after)], [b"2", b"4"])
+
+    def test_progress(self):
+        queue = Queue("progress", self.client)
+        end, refused = threading.Event(), []
+
+        def handle(message):
+            message.progress("3 of 7")
+            try:
+                message.progress("x" * 1025)
+            except redis.ResponseError as e:
+                refused.append(e)
+            end.wait(patience())
+
+        id = queue.send("x")
+        self.started(queue, handle, visibility=0.3)
+        until("it is refused", lambda: refused)
+        time.sleep(0.7)  # longer than a lease, which is extended
+        self.assertEqual(queue.result(id), Result("pending", None, None, "3 of 7"))
+        end.set()
+        self.assertEqual(queue.result(id, timeout=patience()), Result("done", None, None))
+
+    def test_a_throttle_is_held(self):
+        queue, at = Queue("held", self.client, backoff=0), []
+
+        def handle(message):
+            at.append(time.monotonic())
+            if len(at) == 1:
+                raise Hold("provider:x", 0.7)
+            if message.payload == b"wrong":
+                raise Dead("no such order", hold={"provider:y": 3600})  # which it does not name
+
+        first = queue.send("x", throttle="provider:x")
+        self.started(queue, handle)
+        until("it has failed", lambda: self.info("held", "nacked"))
+        second = queue.send("x", throttle="provider:x")
+        self.assertEqual([queue.result(id, timeout=patience()).status for id in (first, second)], ["done", "done"])
+        self.assertGreaterEqual(min(at[1:]) - at[0], 0.69)
+        self.assertEqual(queue.result(queue.send("wrong"), timeout=patience()).error, "Dead: no such order")
+
+    def test_a_result_that_is_none(self):
+        queue = Queue("unfit", self.client, maxattempts=1)
+        self.started(queue, lambda m: {"a": 1})
+        self.assertEqual(queue.result(queue.send("x"), timeout=patience()).error, "TypeError: a result is bytes or str, and not dict")
+
+    def test_batches(self):
+        queue, batches = Queue("batches", self.client, maxattempts=1, batch=4, batchwait=500), []
+
+        def handle(messages):
+            batches.append([m.payload for m in messages])
+            if messages[0].key == "a":
+                messages[3].ack("before")
+                with self.assertRaises(ValueError):
+                    messages[3].fail("it is acked")
+                return ["first", ValueError("not a number"), None, "has no effect"]
+            messages[0].ack("done")
+            messages[1].fail(Dead("no such order"))
+            raise ValueError("out of range")
+
+        ids = {name: queue.send(name, key=name[0]) for name in ("a0", "b0", "a1", "b1", "a2", "b2", "a3")}
+        self.started(queue, handle, batch=10)
+        got = {name: queue.result(id, timeout=patience()) for name, id in ids.items()}
+        self.assertEqual(got, {
+            "a0": Result("done", b"first", None), "a1": Result("dead", None, "ValueError: not a number"),
+            "a2": Result("done", None, None), "a3": Result("done", b"before", None),
+            "b0": Result("done", b"done", None), "b1": Result("dead", None, "Dead: no such order"), "b2": Result("dead", None, "ValueError: out of range")})
+        self.assertEqual(sorted(batches), [[b"a0", b"a1", b"a2", b"a3"], [b"b0", b"b1", b"b2"]])
+
+    def test_a_lost_lease_of_a_batch(self):
+        queue, seen = Queue("lost-batch", self.client), []
+
+        def handle(messages):
+            seen.append(messages[1].lost.wait(patience()))
+            for end in messages[1].ack, lambda: messages[1].progress("too late"):
+                with self.assertRaises(LeaseLost):
+                    end()
+            seen.append(messages[0].lost.is_set())
+
+        ids = [queue.send(str(n)) for n in range(3)]
+        self.started(queue, handle, batch=3, visibility=0.6)
+        until("they are leased", lambda: self.info("lost-batch", "leased") == 3)
+        self.client.execute_command("FILA.CANCEL", "lost-batch", ids[1])
+        self.assertEqual([queue.result(ids[n], timeout=patience()).status for n in (0, 2)], ["done", "done"])
+        self.assertEqual(seen, [True, False])
+
+    def test_what_a_batch_has_acked_before_a_kill_stays_done(self):
+        queue = Queue("killed-batch", self.client, backoff=0)
+        ids = [queue.send(str(n)) for n in range(3)]
+        program = ("import fila_worker, sys, time\ndef handle(messages):\n messages[0].ack('first')\n print(len(messages), flush=True)\n time.sleep(3600)\n"
+                   "fila_worker.Worker(fila_worker.Queue('killed-batch', fila_worker.connect(sys.argv[1])), handle, batch=5, visibility=1).run()")
+        process = subprocess.Popen([sys.executable, "-c", program, self.broker.url], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(process.stdout.readline(), "3\n")
+        process.kill()
+        process.communicate()
+        self.assertEqual(queue.result(ids[0]).value, b"first")
+        self.started(queue, lambda messages: ["other"] * len(messages), batch=5)
+        self.assertEqual([queue.result(id, timeout=patience()).value for id in ids], [b"first", b"other", b"other"])
+        self.assertEqual(self.info("killed-batch", "acked"), 3)
+
     def test_the_trace_goes_on(self):
         first, second = Queue("first", self.client), Queue("second", self.client)
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -277,6 +408,56 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
         await until_async("it is leased", lambda: self.info("lost", "leased"))
         self.client.execute_command("FILA.CANCEL", "lost", id)
         await until_async("the handler has ended", lambda: ended == [id])
+        worker.stop()
+        await running
+
+    async def test_batches_progress_and_holds(self):
+        queue, batches = AsyncQueue("batches", self.aio, maxattempts=2, backoff=0), []
+        await queue.create()
+        said, end = asyncio.Event(), asyncio.Event()
+
+        async def handle(messages):
+            batches.append([m.payload for m in messages])
+            if messages[0].attempt == 2:
+                return
+            await messages[0].progress("1 of 3")
+            said.set()
+            await end.wait()
+            await messages[0].ack("first")
+            await messages[1].fail(Hold("provider:x", 0.7))
+            return [None, None, "last"]
+
+        ids = [await queue.send(p, key="acme", throttle=["provider:x"]) for p in ("a", "b", "c")]
+        worker = AsyncWorker(queue, handle, batch=3)
+        running = asyncio.create_task(worker.run())
+        await said.wait()
+        self.assertEqual((await queue.result(ids[0])).progress, "1 of 3")
+        begun = time.monotonic()
+        end.set()
+        self.assertEqual([(await queue.result(id, timeout=patience())).value for id in ids], [b"first", None, b"last"])
+        self.assertGreaterEqual(time.monotonic() - begun, 0.69)
+        self.assertEqual(batches, [[b"a", b"b", b"c"], [b"b"]])
+        worker.stop()
+        await running
+
+    async def test_a_batch_without_leases_is_cancelled(self):
+        queue, ended = AsyncQueue("lost-batch", self.aio), []
+
+        async def handle(messages):
+            try:
+                await asyncio.sleep(patience())
+            finally:
+                ended.append([m.lost.is_set() for m in messages])
+
+        ids = [await queue.send(str(n)) for n in range(2)]
+        worker = AsyncWorker(queue, handle, batch=2, visibility=0.6)
+        running = asyncio.create_task(worker.run())
+        await until_async("they are leased", lambda: self.info("lost-batch", "leased") == 2)
+        self.client.execute_command("FILA.CANCEL", "lost-batch", ids[0])
+        await asyncio.sleep(0.6)
+        self.assertEqual(ended, [])
+        self.client.execute_command("FILA.CANCEL", "lost-batch", ids[1])
+        await until_async("the handler has ended", lambda: ended == [[True, True]])
         worker.stop()
         await running
 
