@@ -241,7 +241,7 @@ func (s *groupSim) create(name string) {
 
 // call runs a call and returns its error.
 func (s *groupSim) call(call func(tx *Tx) error) error {
-	task := &Task{Call: callFunc(call)}
+	task := &Task{Client: NewClient(1, func() {}), Call: callFunc(call)} // a recovery continues what waits for a client
 	s.step.Do(task)
 	for range 50 { // a redrive with a rate, a search that is retried
 		if task.Done() {
