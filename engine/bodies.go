@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"iter"
 	"slices"
 
 	"github.com/faisca/fila/storage"
@@ -243,28 +244,39 @@ func (l *bodyLook) Apply(tx *Tx) error {
 // check verifies that a body is counted with at least the messages in memory that hold it (34).
 func (t *bodyTable) check(c *core, bad report) {
 	held := map[ID]int{}
-	hold := func(m *message) {
-		if m != nil && m.tied().body != (ID{}) {
-			held[m.tied().body]++
-		}
-	}
-	for _, q := range c.queues.byName {
-		for k := range q.roster.All() {
-			for _, m := range k.window.All() {
-				hold(m)
-			}
-		}
-	}
-	for _, m := range c.leases.byID {
-		hold(m)
-	}
-	for _, e := range c.delayed.index.All() {
-		hold(e.Message)
+	for m := range inMemory(c) {
+		held[m.tied().body]++
 	}
 	for _, counts := range []map[ID]int{t.counts, t.older} {
 		for id, n := range counts {
 			if n < max(held[id], 1) {
 				bad(34, "body %s is held by %d messages in memory, %d are counted", id, held[id], n)
+			}
+		}
+	}
+}
+
+// inMemory iterates over the messages that are in memory: those in windows, leased and delayed ones.
+func inMemory(c *core) iter.Seq[*message] {
+	return func(yield func(*message) bool) {
+		visit := func(m *message) bool { return m == nil || yield(m) }
+		for _, q := range c.queues.byName {
+			for k := range q.roster.All() {
+				for _, m := range k.window.All() {
+					if !visit(m) {
+						return
+					}
+				}
+			}
+		}
+		for _, m := range c.leases.byID {
+			if !visit(m) {
+				return
+			}
+		}
+		for _, e := range c.delayed.index.All() {
+			if !visit(e.Message) {
+				return
 			}
 		}
 	}

@@ -474,28 +474,14 @@ func (t *groupTable) check(c *core, bad report) {
 		queue uint32
 	}
 	pending, buried := map[at]int64{}, map[at]int64{}
-	count := func(m *message) {
-		if m == nil || m.ties == nil || m.ties.member == 0 || m.key.purged() {
-			return
+	for m := range inMemory(c) {
+		switch key := (at{m.tied().member, m.key.queue.no}); {
+		case key.group == 0 || m.key.purged():
+		case m.tied().died:
+			buried[key]++
+		default:
+			pending[key]++
 		}
-		if m.ties.died {
-			buried[at{m.ties.member, m.key.queue.no}]++
-		} else {
-			pending[at{m.ties.member, m.key.queue.no}]++
-		}
-	}
-	for _, q := range c.queues.byName {
-		for k := range q.roster.All() {
-			for _, m := range k.window.All() {
-				count(m)
-			}
-		}
-	}
-	for _, m := range c.leases.byID {
-		count(m)
-	}
-	for _, e := range c.delayed.index.All() {
-		count(e.Message)
 	}
 	t.CheckMembers(func(number uint64, queue uint32, has, hasBuried int64) {
 		if key := (at{number, queue}); has < pending[key] || hasBuried < buried[key] {

@@ -20,7 +20,8 @@
 // of groups is known without its messages: Detach hands the pairs of the queue over, and Reclaim ends their members, some
 // pairs at a time. A record that names a queue which does not exist is such a pair after a crash. What has ended there is
 // kept in the pair of the queue 0. That pair also has the members that are in no queue yet: the messages of inner groups,
-// which are enqueued when those come to their end (Enter).
+// which are enqueued when those come to their end (Enter). So that a group whose members pass through ever new queues does
+// not grow with their number, the pairs without members, pending or buried, are folded into that pair from time to time.
 //
 // A record follows once for each batch, however often a count has changed (Records). A group is known by its number,
 // which is never given again: a message in a dead-letter queue may name a group that has long come to its end.
@@ -29,12 +30,13 @@
 //
 // Check verifies, under the numbers of the package comment of the engine:
 //
-//  40. Groups are found under their names and numbers. The counts of a group are the sums over its pairs, each of
+//  41. Groups are found under their names and numbers. The counts of a group are the sums over its pairs, each of
 //     which is found, and listed under its queue or among those of queues that are gone. What has changed since the
 //     last cut is listed, and no other. A group that is over is listed.
 package group
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -66,6 +68,7 @@ type Group struct {
 	number uint64
 	seq    uint64 // its number in the roster
 	pairs  []*pair
+	room   int // pairs that it may have before those without members are folded
 	timer  int // index in Table.timers; -1: it does not expire
 	saved  record
 	listed bool // in Table.over
@@ -114,11 +117,18 @@ type Table struct {
 	over     []*Group
 	timers   intrusive.Heap[*Group]
 	made     uint64
+	most     int // pairs of a group before those without members are folded; 0: pairsMost
 }
+
+// pairsMost is how many pairs a group may have before those without members are folded.
+const pairsMost = 64
 
 // Reset forgets all groups.
 func (t *Table) Reset() {
-	*t = Table{byName: map[string]*Group{}, byNumber: map[uint64]*Group{}, pairs: map[pairKey]*pair{}, byQueue: map[uint32]*pairs{}}
+	*t = Table{
+		byName: map[string]*Group{}, byNumber: map[uint64]*Group{},
+		pairs: map[pairKey]*pair{}, byQueue: map[uint32]*pairs{}, most: t.most,
+	}
 }
 
 // Number is the number of the group.
@@ -196,7 +206,7 @@ func (t *Table) RestoreCount(number uint64, queue uint32, n storage.GroupCount, 
 	if g == nil {
 		return
 	}
-	p := t.pair(g, queue)
+	p := t.addPair(g, queue)
 	p.GroupCount, p.saved.stored = n, true
 	g.Pending += n.Pending
 	g.Done += n.Done
@@ -226,23 +236,56 @@ func (t *Table) Restored() {
 
 // pair returns the pair of a group and a queue, which is added if there is none.
 func (t *Table) pair(g *Group, queue uint32) *pair {
-	key := pairKey{g.number, queue}
-	p := t.pairs[key]
-	if p == nil {
-		p = &pair{group: g, queue: queue}
-		t.pairs[key] = p
-		g.pairs = append(g.pairs, p)
-		if queue != 0 {
-			l := t.byQueue[queue]
-			if l == nil {
-				l = &pairs{}
-				t.byQueue[queue] = l
-			}
-			p.list = l
-			l.PushBack(p)
-		}
+	if p := t.pairs[pairKey{g.number, queue}]; p != nil {
+		return p
 	}
+	if queue != 0 {
+		t.foldIdle(g)
+	}
+	return t.addPair(g, queue)
+}
+
+func (t *Table) addPair(g *Group, queue uint32) *pair {
+	p := &pair{group: g, queue: queue}
+	t.pairs[pairKey{g.number, queue}] = p
+	g.pairs = append(g.pairs, p)
+	if queue == 0 {
+		return p
+	}
+	p.list = t.byQueue[queue]
+	if p.list == nil {
+		p.list = &pairs{}
+		t.byQueue[queue] = p.list
+	}
+	p.list.PushBack(p)
 	return p
+}
+
+// foldIdle folds the pairs of a group that have no members if it has many pairs. It looks again when there are twice as
+// many as it has left, so a new pair costs O(1) in the mean.
+func (t *Table) foldIdle(g *Group) {
+	if len(g.pairs) < max(g.room, cmp.Or(t.most, pairsMost)) {
+		return
+	}
+	rest := t.pair(g, 0)
+	g.pairs = slices.DeleteFunc(g.pairs, func(p *pair) bool {
+		idle := p != rest && p.Pending == 0 && p.Buried == 0
+		if idle {
+			t.fold(p, rest)
+		}
+		return idle
+	})
+	g.room = 2 * len(g.pairs)
+}
+
+// fold drops a pair without members, and counts what has ended there in the pair of the queue 0. The caller takes it from
+// the pairs of its group.
+func (t *Table) fold(p, rest *pair) {
+	rest.Done += p.Done
+	rest.Dead += p.Dead
+	rest.Cancelled += p.Cancelled
+	t.touch(rest)
+	t.drop(p)
 }
 
 // Seal has a group take no more members.
@@ -392,9 +435,6 @@ func (t *Table) Reclaim(most int) (n int) {
 		}
 		g := p.group
 		rest := t.pair(g, 0)
-		rest.Done += p.Done
-		rest.Dead += p.Dead
-		rest.Cancelled += p.Cancelled
 		g.Pending -= p.Pending
 		t.ended(rest, Cancelled, p.Pending)
 		g.Dead -= p.Buried
@@ -403,7 +443,7 @@ func (t *Table) Reclaim(most int) (n int) {
 		} else {
 			t.ended(rest, Dead, p.Buried)
 		}
-		t.drop(p)
+		t.fold(p, rest)
 		g.pairs = slices.DeleteFunc(g.pairs, func(o *pair) bool { return o == p })
 		t.settle(g)
 	}

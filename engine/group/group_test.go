@@ -26,9 +26,10 @@ type member struct {
 	state string // pending, buried, or how it has ended
 }
 
-func newModel(t *testing.T) *model {
+func newModel(t *testing.T, most int) *model {
 	t.Helper()
 	m := &model{t: t, store: map[string][]byte{}, queues: map[uint32]bool{}}
+	m.tab.Inside().Fold(most)
 	m.tab.Reset()
 	for range 3 {
 		m.next++
@@ -134,7 +135,7 @@ func TestRandomProgramsCountEachMemberOnce(t *testing.T) {
 	all := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible on purpose
-		m := newModel(t)
+		m := newModel(t, 1+rng.IntN(4))
 		finished, opened := 0, 0
 		for step := range 400 {
 			var x *member
@@ -249,7 +250,7 @@ func (m *model) move(x *member, to uint32) {
 }
 
 func TestTheMessageOfAnInnerGroupIsAPendingMember(t *testing.T) {
-	m := newModel(t)
+	m := newModel(t, 0)
 	outer := m.tab.Make(storage.Group{Name: "outer"}, 0)
 	inner := m.tab.Make(storage.Group{Name: "inner", Outer: outer.number}, 0)
 	other := m.tab.Make(storage.Group{Name: "other", Outer: outer.number}, 0)
@@ -271,5 +272,46 @@ func TestTheMessageOfAnInnerGroupIsAPendingMember(t *testing.T) {
 	m.tab.End(outer.number, 1, false, Done)
 	if outer.Counts != (Counts{Done: 1, Cancelled: 1}) || m.tab.Over() != outer {
 		t.Errorf("at the end: %+v", outer.Counts)
+	}
+}
+
+// TestQueuesWithoutMembersTakeNoMemory has the members of one group pass through many queues.
+func TestQueuesWithoutMembersTakeNoMemory(t *testing.T) {
+	const queues = 10 * pairsMost
+	m := newModel(t, 0)
+	g := m.tab.Make(storage.Group{Name: "g"}, 0)
+	m.tab.Join(g, 1) // a member that stays
+	for queue := range uint32(queues) {
+		m.queues[queue+2] = true
+		m.tab.Join(g, queue+2)
+		m.tab.End(g.number, queue+2, false, End(queue%3))
+		if queue%100 == 0 {
+			m.cut()
+		}
+	}
+	check := func() {
+		t.Helper()
+		m.tab.Check(func(_ int, format string, args ...any) { t.Errorf(format, args...) })
+		if sum := (Counts{Pending: 1, Done: queues/3 + 1, Dead: queues / 3, Cancelled: queues / 3}); g.Counts != sum {
+			t.Errorf("%+v are counted, want %+v", g.Counts, sum)
+		}
+		if n := len(m.tab.pairs); n > pairsMost {
+			t.Errorf("%d pairs are in memory", n)
+		}
+	}
+	check()
+	m.cut()
+	if n := len(m.store); n > pairsMost+1 {
+		t.Errorf("%d records are stored", n)
+	}
+	m.restart()
+	g = m.tab.Get("g")
+	check()
+	for queue := range uint32(queues) { // all of them busy: none is folded
+		m.queues[queue+2] = true
+		m.tab.Join(g, queue+2)
+	}
+	if n := len(m.tab.pairs); n < queues || g.Pending != queues+1 {
+		t.Errorf("%d pairs, %d pending", n, g.Pending)
 	}
 }

@@ -21,3 +21,6 @@ func (p Inside) CountAgain(queue uint32) {
 		p.t.touch(l)
 	}
 }
+
+// Fold has the pairs of a group that have no members folded when there are that many.
+func (p Inside) Fold(most int) { p.t.most = most }
