@@ -73,7 +73,7 @@ func (r *row) command(env *Env, name string) *cobra.Command {
 	if r.bare {
 		fs.SetInterspersed(false)
 	}
-	for _, flag := range []string{"output", "status", "by", "kind"} {
+	for _, flag := range []string{"output", "status", "by", "kind", "when"} {
 		if fs.Lookup(flag) != nil {
 			if err := cmd.RegisterFlagCompletionFunc(flag, completeChoice(flag)); err != nil {
 				panic(err) // the flag is there, once

@@ -31,6 +31,8 @@ func (r *row) complete(broker *Connection, args []string) ([]string, cobra.Shell
 		return names(broker, "FILA.THROTTLE", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "BUDGET":
 		return names(broker, "FILA.BUDGET", "LIST"), cobra.ShellCompDirectiveNoFileComp
+	case "GROUP":
+		return names(broker, "FILA.GROUP", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "TOPIC":
 		return names(broker, "FILA.TOPIC", "LIST"), cobra.ShellCompDirectiveNoFileComp
 	case "CRON":
@@ -52,6 +54,7 @@ func completeChoice(flag string) cobra.CompletionFunc {
 	choices := map[string][]string{
 		"output": output.Forms(),
 		"status": {"ready", "delayed", "leased", "dead"},
+		"when":   {"ended", "done"},
 		"by":     {"depth", "age", "delivered", "behind"},
 		"kind":   eventKinds(),
 	}[flag]

@@ -56,7 +56,7 @@ func Missing(err error) bool {
 	if _, ok := errors.AsType[MissingError](err); ok {
 		return true
 	}
-	return client.Refused(err, "NOQUEUE", "NOMSG", "NOBUDGET")
+	return client.Refused(err, "NOQUEUE", "NOMSG", "NOBUDGET", "NOGROUP")
 }
 
 // explained is an error as a person can act on it.

@@ -77,10 +77,21 @@ printed are stored.`,
 	}
 }
 
-// messageOptions are those of a message, and where it comes from.
+// messageOptions are those of a message that is enqueued, and where it comes from.
 func messageOptions() []option {
+	return slices.Concat([]option{{"lines", "", yes, "each line of standard input is a message"}}, contentOptions(), []option{
+		{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
+		{"unique", "UNIQUE", text, "unique `id`, which one message of the queue has at a time"},
+		{"until", "UNTIL", text, "`lease`: the unique id is free from the lease of the message on"},
+		{"replace", "REPLACE", yes, "take the place of the message with the unique id while it waits"},
+		{"max-delay", "MAXDELAY", millis, "with --replace, ready at the latest a `duration` after the first"},
+		{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
+	})
+}
+
+// contentOptions are those of any message.
+func contentOptions() []option {
 	return []option{
-		{"lines", "", yes, "each line of standard input is a message"},
 		{"key", "KEY", text, "its fairness `key`"},
 		{"weight", "WEIGHT", number, "the `weight` of that key, for its whole backlog"},
 		{"cost", "COST", number, "`n` that its delivery takes of the key's share"},
@@ -95,12 +106,7 @@ func messageOptions() []option {
 		{"delay", "DELAY", millis, "deliver it after a `duration`"},
 		{"at", "AT", when, "deliver it from a `time` on"},
 		{"ttl", "TTL", millis, "it is dead if not delivered within a `duration`"},
-		{"dedup", "DEDUP", text, "deduplication `id`; * takes the content"},
-		{"unique", "UNIQUE", text, "unique `id`, which one message of the queue has at a time"},
-		{"until", "UNTIL", text, "`lease`: the unique id is free from the lease of the message on"},
-		{"replace", "REPLACE", yes, "take the place of the message with the unique id while it waits"},
-		{"max-delay", "MAXDELAY", millis, "with --replace, ready at the latest a `duration` after the first"},
-		{"trace", "", yes, "add a traceparent header, and print its trace id on standard error"},
+		{"group", "GROUP", text, "a `group` of messages that it is a member of"},
 	}
 }
 

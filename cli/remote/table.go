@@ -80,6 +80,7 @@ func groups() map[string]string {
 		"topics":    "Show topics, and bind queues to them",
 		"keys":      "Show and steer the fairness keys of a queue",
 		"throttles": "Show and set throttles",
+		"groups":    "Show, open, seal and cancel groups of messages, which are done together",
 		"budgets":   "Show, set, credit and charge budgets",
 		"signals":   "Show, add to and delete signals, sums that fade with time",
 		"scripts":   "Show, try and load the Lua hooks of queues",
@@ -93,7 +94,7 @@ func groups() map[string]string {
 
 // table is all commands, in the order of the help.
 func table() []row {
-	return slices.Concat(queueRows(), topicRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
+	return slices.Concat(queueRows(), topicRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), groupRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
 }
 
 // argument is one of a row's args.

@@ -82,6 +82,8 @@ func (b *broker) furnish() string {
 		{"FILA.TOPIC", "BIND", "order.placed", "thumbnails"},
 		{"FILA.SIGNAL", "ADD", "provider:x", "refused"},
 		{"FILA.SIGNAL", "ADD", "tenant-1", "failed"},
+		{"FILA.GROUP", "OPEN", "import-7", "mails", "summary"},
+		{"FILA.GROUP", "OPEN", "import-8", "mails", "summary"},
 	} {
 		b.do(words...)
 	}
