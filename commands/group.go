@@ -159,7 +159,7 @@ func groupGet() Spec {
 		Summary: "Returns the state of a group and the numbers of its members, or nil if none of that name is known. A group is known for groups.keep_ms after its end.",
 		Flags:   []string{"readonly"}, Access: Look, ACL: []string{"inspect"},
 		Reply: "A map: " + groupFields(&engine.GroupInfo{}).names() + ". state is open, sealed, done or cancelled. members is the sum of pending, done, dead and cancelled. " +
-			"message is the id of the message that was enqueued at the end; error says why the group is cancelled, nil if a command did it. The times are nil where they do not apply.",
+			"message is the id of the message that was enqueued at the end, queue where; error says why the group is cancelled, nil if a command did it. The times are nil where they do not apply.",
 		Args: []Arg{{Name: "group-name", Type: Key}},
 		Examples: []Example{
 			{"FILA.GROUP GET import-7", "(nil)"},
@@ -200,6 +200,7 @@ func groupFields(i *engine.GroupInfo) *fields {
 	f.at("opened_at", i.OpenedAt)
 	f.at("sealed_at", i.SealedAt)
 	f.at("ended_at", i.EndedAt)
+	f.text("queue", i.Queue)
 	return f
 }
 
@@ -226,8 +227,8 @@ func groupList() Spec {
 			{"FILA.GROUP OPEN import-7 reports summary", "(integer) 1"},
 			{"FILA.GROUP LIST MATCH import-* COUNT 100", "..."},
 		},
-		Room:   pageOf[engine.GroupInfo](1, tinyRoom),
-		Memory: "1 KiB for each of COUNT",
+		Room:   pageOf[engine.GroupInfo](2, tinyRoom),
+		Memory: "1,200 bytes for each of COUNT",
 		Parse: func(_ *Session, in *input) (call, error) {
 			p, user := parsePage(in), in.User
 			return answerPage(func(tx *engine.Tx) (uint64, []engine.GroupInfo, error) {

@@ -248,7 +248,7 @@ func (t *groupTable) end(c *core, g *group.Group) {
 	}
 	end := storage.GroupEnd{
 		Number: g.Number(), Cancelled: g.IsCancelled(), Done: g.Done, Dead: g.Dead, CancelledNumber: g.Cancelled, Message: id, Error: g.Error,
-		OpenedAt: g.OpenedAt, SealedAt: g.SealedAt, EndedAt: c.now,
+		OpenedAt: g.OpenedAt, SealedAt: g.SealedAt, EndedAt: c.now, Queue: g.Queue,
 	}
 	if end.Cancelled {
 		end.EndedAt = g.CancelledAt

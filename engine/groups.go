@@ -132,7 +132,7 @@ func (tx *Tx) OpenGroup(req *OpenGroup) (bool, error) {
 	if err := c.checkPaid(q, m, false); err != nil {
 		return false, err
 	}
-	head := storage.Group{Name: req.Name, WhenDone: req.WhenDone, OpenedAt: c.now}
+	head := storage.Group{Name: req.Name, WhenDone: req.WhenDone, OpenedAt: c.now, Queue: q.name}
 	if m.Group != "" {
 		outer, err := t.joinable(tx, m.Group, &m.groupLook)
 		if err != nil {
@@ -303,6 +303,7 @@ type GroupInfo struct {
 	OpenedAt time.Time
 	SealedAt time.Time // zero: it was not
 	EndedAt  time.Time // zero: it has not
+	Queue    string    // of its message
 }
 
 // Group describes a group; ok is false if none of that name is known. ErrWouldBlock while the name is looked up.
@@ -319,7 +320,7 @@ func (tx *Tx) Group(req *GroupCall) (info GroupInfo, ok bool, err error) {
 }
 
 func groupInfo(g *group.Group) GroupInfo {
-	i := GroupInfo{Name: g.Name, State: GroupOpen, Counts: g.Counts, Error: g.Error, OpenedAt: unix(g.OpenedAt), SealedAt: unixOrZero(g.SealedAt)}
+	i := GroupInfo{Name: g.Name, State: GroupOpen, Counts: g.Counts, Error: g.Error, OpenedAt: unix(g.OpenedAt), SealedAt: unixOrZero(g.SealedAt), Queue: g.Queue}
 	switch {
 	case g.IsCancelled():
 		i.State, i.EndedAt = GroupCancelled, unix(g.CancelledAt)
@@ -332,7 +333,7 @@ func groupInfo(g *group.Group) GroupInfo {
 func endedInfo(name string, e *storage.GroupEnd) GroupInfo {
 	i := GroupInfo{
 		Name: name, State: GroupDone, Counts: group.Counts{Done: e.Done, Dead: e.Dead, Cancelled: e.CancelledNumber}, Message: e.Message, Error: e.Error,
-		OpenedAt: unix(e.OpenedAt), SealedAt: unixOrZero(e.SealedAt), EndedAt: unix(e.EndedAt),
+		OpenedAt: unix(e.OpenedAt), SealedAt: unixOrZero(e.SealedAt), EndedAt: unix(e.EndedAt), Queue: e.Queue,
 	}
 	if e.Cancelled {
 		i.State = GroupCancelled

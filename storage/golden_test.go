@@ -106,7 +106,7 @@ func fullBudget() *storage.Budget {
 func fullGroup() *storage.Group {
 	return &storage.Group{
 		Name: "import-7", WhenDone: true, OpenedAt: 1_700_000_000_000_000_000, ExpireAt: 1_700_000_060_000_000_000, SealedAt: 1_700_000_001_000_000_000,
-		CancelledAt: 1_700_000_002_000_000_000, Error: "it has expired", Outer: 1<<32 + 7,
+		CancelledAt: 1_700_000_002_000_000_000, Error: "it has expired", Outer: 1<<32 + 7, Queue: "reports",
 	}
 }
 
@@ -124,7 +124,7 @@ func fullGroupCount() *storage.GroupCount {
 func fullGroupEnd() *storage.GroupEnd {
 	return &storage.GroupEnd{
 		Number: 1<<32 + 7, Cancelled: true, Done: 300, Dead: 6, CancelledNumber: 5, Message: storage.ID{1, 15: 2}, Error: "it has expired",
-		OpenedAt: 1_700_000_000_000_000_000, SealedAt: 1_700_000_001_000_000_000, EndedAt: 1_700_000_002_000_000_000,
+		OpenedAt: 1_700_000_000_000_000_000, SealedAt: 1_700_000_001_000_000_000, EndedAt: 1_700_000_002_000_000_000, Queue: "reports",
 	}
 }
 

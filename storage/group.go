@@ -14,6 +14,7 @@ type Group struct {
 	CancelledAt int64  // 0: it is not cancelled
 	Error       string // why it is cancelled; "": by a command, or it is not
 	Outer       uint64 // number of the group of which its message is a member; 0: none
+	Queue       string // of its message
 }
 
 // Append appends the encoded record.
@@ -33,6 +34,7 @@ func (g *Group) fields(c *codec) {
 	c.int64(6, &g.CancelledAt)
 	c.string(7, &g.Error)
 	c.uint64(8, &g.Outer)
+	c.string(9, &g.Queue)
 }
 
 // GroupMessage is the message that a group enqueues at its end. Its key is AppendGroupMessageKey.
@@ -102,6 +104,7 @@ type GroupEnd struct {
 	OpenedAt        int64
 	SealedAt        int64 // 0: it was not sealed
 	EndedAt         int64
+	Queue           string // of its message
 }
 
 // Append appends the encoded record.
@@ -125,6 +128,7 @@ func (e *GroupEnd) fields(c *codec) {
 	c.int64(8, &e.OpenedAt)
 	c.int64(9, &e.SealedAt)
 	c.int64(10, &e.EndedAt)
+	c.string(11, &e.Queue)
 }
 
 // AppendGroupKey appends the key of a Group.
