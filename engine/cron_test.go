@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/cron"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
@@ -177,7 +178,7 @@ func TestCatchUp(t *testing.T) {
 // After years of absence missed ticks are enqueued in portions, up to the documented bound.
 func TestCatchingUpIsBounded(t *testing.T) {
 	const years = 3 * 365 * 24 * 3600
-	for rule, want := range map[CatchUp]int{CatchUpNone: 11, CatchUpLast: 12, CatchUpAll: madeUpMax + 1 + 11} {
+	for rule, want := range map[CatchUp]int{CatchUpNone: 11, CatchUpLast: 12, CatchUpAll: cron.MadeUpMax + 1 + 11} {
 		for _, expression := range []string{"* * * * * *", "@every 1s"} {
 			store := storage.NewMemory()
 			w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
@@ -190,8 +191,8 @@ func TestCatchingUpIsBounded(t *testing.T) {
 			if len(got) != want || got[len(got)-1] != years || !slices.IsSorted(got) {
 				t.Errorf("%s, %s: %d ticks, the last %d", rule, expression, len(got), got[len(got)-1])
 			}
-			if rule == CatchUpAll && (got[0] != 1 || got[madeUpMax] != years-11) {
-				t.Errorf("%s, %s: from %d, then %d", rule, expression, got[0], got[madeUpMax])
+			if rule == CatchUpAll && (got[0] != 1 || got[cron.MadeUpMax] != years-11) {
+				t.Errorf("%s, %s: from %d, then %d", rule, expression, got[0], got[cron.MadeUpMax])
 			}
 		}
 	}
@@ -215,15 +216,11 @@ func TestATurnDoesAPortionOfTheCatchingUp(t *testing.T) {
 	turns := 0
 	for now := time.Unix(1_800_000_000, 0); ; turns++ {
 		before := uint64(0)
-		for _, e := range c.cron.entries {
-			before += e.set.Missed
-		}
+		c.cron.Walk(0, 100, func(e *cron.Entry) { before += e.Record().Missed })
 		c.turn(now, nil)
 		after := uint64(0)
-		for _, e := range c.cron.entries {
-			after += e.set.Missed
-		}
-		if after-before > skipMax+countMax {
+		c.cron.Walk(0, 100, func(e *cron.Entry) { after += e.Record().Missed })
+		if after-before > skipMax+cron.CountMax {
 			t.Fatalf("one turn passed over %d ticks", after-before)
 		}
 		if after == before {
@@ -231,7 +228,7 @@ func TestATurnDoesAPortionOfTheCatchingUp(t *testing.T) {
 		}
 	}
 	if turns < 20 {
-		t.Errorf("%d turns for %d entries", turns, len(c.cron.entries))
+		t.Errorf("%d turns for %d entries", turns, 100)
 	}
 }
 

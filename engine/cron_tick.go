@@ -7,59 +7,44 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/faisca/fila/internal/errtext"
+	"github.com/faisca/fila/engine/cron"
 	"github.com/faisca/fila/storage"
 )
 
 // A tick, step by step:
 //
-//  1. startRound takes due entries into a round, after skipMissed has moved them past the
+//  1. startRound takes due entries into a round, after it has moved them past the
 //     missed ticks that their rule gives up.
 //  2. The round runs as an off-loop job: it reads the contents of the messages from the
 //     store and asks the on_enqueue hooks.
 //  3. Its result is a task. For each entry it enqueues the message like any other and moves
-//     NextAt to the following tick, in one batch: a crash finds both or neither.
+//     the entry to the following tick, in one batch: a crash finds both or neither.
+//     With REPLACE the message is enqueued by a task of its own, which may wait for a read.
 //
-// NextAt alone says which ticks are still to come, and it never goes back. So no tick
-// enqueues two messages, whatever the clock does.
+// Package cron has the states of entries and ticks.
 
 const (
-	// cronGrace is how late a tick may be without being missed, so that a restart or a slow
-	// disk costs no tick. Later ticks fall under the entry's CatchUp rule, whatever the
-	// cause of the delay.
-	cronGrace = 10 * time.Second
-	// madeUpMax is how many missed ticks in a row CatchUpAll enqueues; of the ticks that
-	// follow, it enqueues only the last.
-	madeUpMax = 10_000
 	// roundMax bounds the entries of a round, roundBytes the bytes of its messages.
 	roundMax   = 64
 	roundBytes = 4 << 20
 	// cronPublishMax bounds the bytes that the messages of one tick have together.
 	cronPublishMax = 32 << 20
-	// countMax bounds how far skipped ticks are counted at a time, and skipMax the steps of
-	// skipping in one turn.
-	countMax = 1000
-	skipMax  = 512
+	// skipMax bounds the steps of skipping missed ticks in one turn.
+	skipMax = 512
 	// The headers that tell a consumer the entry and the time of the tick, in Unix
 	// milliseconds.
 	headerCron   = "fila-cron"
 	headerCronAt = "fila-cron-at"
-	// cronErrorMax bounds the error text kept with an entry, in bytes.
-	cronErrorMax = 512
 )
 
-// cronJob is the tick of one entry in a round. The round fills req and err; the loop owns
+// cronJob is a tick in a round. The round fills req and err; the loop owns
 // everything else.
 type cronJob struct {
-	entry    *cronEntry
-	name     string
-	tick     int64
-	set      storage.Cron // the settings of the entry when the tick was due
+	*cron.Tick
 	req      Enqueue
 	publish  *Publish // in place of req; nil: it is no topic
 	err      error
 	deferred bool // the round was full
-	alone    bool // it has left the round and is a task of its own
 }
 
 // cronRound is an off-loop job that makes the messages of due ticks.
@@ -80,21 +65,20 @@ func (c *core) startRound() {
 	}
 	var round *cronRound
 	for steps := 0; steps < skipMax; {
-		e, ok := t.due.First()
-		if !ok || e.set.NextAt > c.calendar() {
+		e := t.Due(c.calendar())
+		if e == nil {
 			break
 		}
-		if n := c.skipMissed(e); n > 0 {
+		if missed, n := t.Skip(e, c.calendar()); n > 0 {
+			c.health.counters.missed += missed
+			c.putCron(e)
 			steps += n
 			continue
 		}
 		if round == nil {
-			round = &cronRound{snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}
-			round.limits.Headers += 2 // headerCron and headerCronAt
+			round = c.newRound()
 		}
-		e.job = &cronJob{entry: e, name: e.name, tick: e.set.NextAt, set: e.set}
-		t.arm(e)
-		if round.jobs = append(round.jobs, e.job); len(round.jobs) == roundMax {
+		if round.jobs = append(round.jobs, &cronJob{Tick: t.Take(e)}); len(round.jobs) == roundMax {
 			break
 		}
 	}
@@ -104,34 +88,11 @@ func (c *core) startRound() {
 	}
 }
 
-// skipMissed moves an entry past the missed ticks that its rule gives up, and returns the
-// steps that this took: 0 if the next tick is to enqueue a message.
-func (c *core) skipMissed(e *cronEntry) int {
-	s := &e.set
-	limit := c.calendar() - int64(cronGrace) // earlier ticks are missed
-	if s.NextAt >= limit {
-		s.MadeUp = 0
-		return 0
-	}
-	var to int64
-	switch rule := CatchUp(s.CatchUp); {
-	case rule == CatchUpAll && s.MadeUp < madeUpMax:
-		return 0
-	case rule == CatchUpNone:
-		to = e.schedule.After(s.NextAt, limit-1)
-	default:
-		if to = e.schedule.Last(s.NextAt, limit-1); to <= s.NextAt {
-			return 0 // the last missed tick
-		}
-	}
-	n := e.schedule.Count(s.NextAt, to, countMax)
-	s.Missed += uint64(n)
-	c.health.counters.missed += uint64(n)
-	s.NextAt = to
-	c.putCron(e)
-	c.cron.arm(e)
-	const search = 64 // steps of the search for the last tick
-	return n + search
+// newRound returns a round without ticks.
+func (c *core) newRound() *cronRound {
+	r := &cronRound{snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}
+	r.limits.Headers += 2 // headerCron and headerCronAt
+	return r
 }
 
 // do makes the messages, off the loop. It reads only what was copied into the round. Jobs
@@ -151,7 +112,7 @@ func (r *cronRound) do(store Store) {
 
 // make prepares the enqueue of a tick from the stored content of the message.
 func (j *cronJob) make(store Store, r *cronRound) error {
-	body, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, j.name))
+	body, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, j.Name()))
 	var m storage.Message
 	if err == nil {
 		err = m.Decode(body)
@@ -159,22 +120,17 @@ func (j *cronJob) make(store Store, r *cronRound) error {
 	if err != nil {
 		return fmt.Errorf("read the message: %w", err)
 	}
-	ms := j.tick / int64(time.Millisecond)
-	m.Headers = append(m.Headers, Header{Name: []byte(headerCron), Value: []byte(j.name)},
+	ms := j.At / int64(time.Millisecond)
+	m.Headers = append(m.Headers, Header{Name: []byte(headerCron), Value: []byte(j.Name())},
 		Header{Name: []byte(headerCronAt), Value: strconv.AppendInt(nil, ms, 10)})
-	j.req = Enqueue{
-		Queue: j.set.Queue, Key: j.set.Key, Meta: j.set.Meta, Headers: m.Headers, Payload: m.Payload,
-		Priority: priorityOf(&j.set), Delay: time.Duration(j.set.DelayMs) * time.Millisecond,
-		TTL:    time.Duration(j.set.TTLMs) * time.Millisecond,
-		Charge: chargeOf(&j.set), lenient: true,
-	}
+	j.req = cronRequest(j.Tick)
+	j.req.Headers, j.req.Payload = m.Headers, m.Payload
 	j.req.AddContent(&m.Meta)
-	j.req.Replace, j.req.MaxDelay = replaceOf(&j.set)
 	now := func() int64 { return r.now }
-	if !j.set.Topic {
+	if !j.Record.Topic {
 		return prepare(&j.req, &r.limits, r.snapshot, store, r.batch, now)
 	}
-	j.publish, j.req = &Publish{Topic: j.set.Queue, Message: j.req, BytesMax: cronPublishMax}, Enqueue{}
+	j.publish, j.req = &Publish{Topic: j.Record.Queue, Message: j.req, BytesMax: cronPublishMax}, Enqueue{}
 	if err := j.publish.begin(&r.limits); err != nil {
 		return err
 	}
@@ -190,32 +146,29 @@ func (r *cronRound) Apply(tx *Tx) error {
 	}
 	c.cron.round = nil
 	for _, j := range r.jobs {
-		switch e := j.entry; {
-		case e.job != j: // the entry was changed or deleted since
-		case j.set.Replace > 0:
-			j.alone = true
+		switch {
+		case !c.cron.Holds(j.Tick): // the entry was changed or deleted since
+		case j.Record.Replace > 0:
+			j.Alone = true
 			c.run(&Task{Call: j})
-			continue
 		default:
-			e.job = nil
-			_ = c.tick(tx, e, j) // it waits for nothing
+			_ = c.tick(tx, j) // it waits for nothing
+			c.cron.Release(j.Tick)
 		}
-		c.cron.arm(j.entry)
 	}
 	return nil
 }
 
 // Apply is the task of a tick whose message may replace another one, which may have to be read first.
 func (j *cronJob) Apply(tx *Tx) error {
-	c, e := tx.core, j.entry
-	if c.cron.entries[e.name] != e || e.job != j {
+	c := tx.core
+	if !c.cron.Holds(j.Tick) {
 		return nil // it was changed, or a recovery has dropped it: then it is due again
 	}
-	if err := c.tick(tx, e, j); err != nil {
+	if err := c.tick(tx, j); err != nil {
 		return err
 	}
-	e.job = nil
-	c.cron.arm(e)
+	c.cron.Release(j.Tick)
 	return nil
 }
 
@@ -223,7 +176,7 @@ func (j *cronJob) Apply(tx *Tx) error {
 // message counts as a missed tick, with its error. A tick stays due if its job was
 // deferred, its limited queue is not counted yet, or nothing new is taken for lack of disk or memory. The
 // error is ErrWouldBlock if the task of the tick is parked, and nil otherwise.
-func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
+func (c *core) tick(tx *Tx, j *cronJob) error {
 	if j.deferred {
 		return nil // the tick stays due
 	}
@@ -237,8 +190,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
 	if c.ops.census != nil && c.tickLimited(j) {
 		// Whether the queue has room is not known yet. Only this entry waits; if Enqueue
 		// waited for the counts, so would the rest of the round.
-		e.uncounted = true
-		c.cron.uncounted = append(c.cron.uncounted, e)
+		c.cron.Defer(j.Tick)
 		return nil
 	}
 	answered, err := c.tickAnswered(j)
@@ -247,7 +199,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
 	}
 	if err == nil {
 		err = j.enqueue(tx)
-		answered = answered || j.alone && j.publish == nil && j.req.record != nil
+		answered = answered || j.Alone && j.publish == nil && j.req.record != nil
 	}
 	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
@@ -255,24 +207,17 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
 	case errors.Is(err, ErrMisconf): // the store has failed within this turn
 		return nil
 	}
-	s := &e.set
 	switch {
 	case err != nil:
-		s.Missed++
 		c.health.counters.missed++
-		s.LastError, s.ErrorAt = errtext.Clip(err.Error(), cronErrorMax), c.calendar()
+		j.End(cron.Refused, err.Error(), c.calendar())
 	case answered:
-		s.Skipped++
+		j.End(cron.Skipped, "", c.calendar())
 	default:
-		s.Fired++
 		c.health.counters.ticked++
-		s.LastAt = j.tick
+		j.End(cron.Fired, "", c.calendar())
 	}
-	if j.tick < c.calendar()-int64(cronGrace) {
-		s.MadeUp++
-	}
-	s.NextAt = e.schedule.After(j.tick, j.tick)
-	c.putCron(e)
+	c.putCron(j.Entry)
 	return nil
 }
 
@@ -281,7 +226,7 @@ func (c *core) tick(tx *Tx, e *cronEntry, j *cronJob) error {
 // error is that of the job, or ErrWouldBlock.
 func (c *core) tickAnswered(j *cronJob) (bool, error) {
 	q := c.queues.byName[j.req.Queue]
-	if j.err != nil || j.publish != nil || j.alone || q == nil {
+	if j.err != nil || j.publish != nil || j.Alone || q == nil {
 		return false, j.err
 	}
 	p, err := c.earlier(q, &j.req)
@@ -307,16 +252,6 @@ func (j *cronJob) enqueue(tx *Tx) (err error) {
 	return err
 }
 
-// resumeUncounted arms the entries whose ticks have waited for the census.
-func (c *core) resumeUncounted() {
-	t := &c.cron
-	for _, e := range t.uncounted {
-		e.uncounted = false
-		t.arm(e)
-	}
-	t.uncounted = nil
-}
-
 // CronRun is a request to enqueue the message of a recurring message now.
 type CronRun struct {
 	Name string
@@ -338,7 +273,7 @@ type cronRun struct {
 // refused.
 func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	c := tx.core
-	e := c.cron.entries[req.Name]
+	e := c.cron.Get(req.Name)
 	if e == nil {
 		return nil, fmt.Errorf("%w: there is no recurring message %.80q, FILA.CRON LIST shows those that are set", ErrInvalid, req.Name)
 	}
@@ -348,11 +283,10 @@ func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	if err := c.writableForNew(); err != nil {
 		return nil, err
 	}
-	r := req.run
-	if r == nil || r.epoch != c.epoch || r.jobs[0].entry != e || r.jobs[0].set.SetAt != e.set.SetAt {
-		job := &cronJob{entry: e, name: e.name, tick: c.calendar(), set: e.set}
-		r = &cronRun{cronRound: cronRound{jobs: []*cronJob{job}, snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}, epoch: c.epoch}
-		r.limits.Headers += 2 // headerCron and headerCronAt
+	r, rec := req.run, e.Record()
+	if r == nil || r.epoch != c.epoch || r.jobs[0].Entry != e || r.jobs[0].Record.SetAt != rec.SetAt {
+		r = &cronRun{cronRound: *c.newRound(), epoch: c.epoch}
+		r.jobs = []*cronJob{{Tick: &cron.Tick{Entry: e, At: c.calendar(), Record: rec}}}
 		return nil, tx.awaitRead(func(store Store) func() {
 			r.do(store)
 			return func() { req.run = r }
@@ -368,5 +302,5 @@ func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Published{{e.set.Queue, id}}, nil
+	return []Published{{rec.Queue, id}}, nil
 }

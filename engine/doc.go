@@ -49,6 +49,8 @@
 //	states.go                        why messages of keys and queues are where they are
 //	signals.go                       sums that fade with time
 //	acts.go                          what administrators have changed
+//	cron/                            a package: recurring messages, their ticks, and what becomes of missed ones
+//	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
 //	topic.go publish.go              bindings of queues to topics; a message for all of them
 //	bodies.go                        payloads that messages of several queues have in common
 //	snapshot.go                      what connections read of the engine
@@ -102,7 +104,7 @@
 //     under a throttle by cost. Room is reserved only for a claim, and only while the queue of
 //     the claim has a waiting consumer.
 //  21. A recurring message is in exactly one state: waiting for its next tick, making a message
-//     in the round in progress, or waiting for its bounded queue to be counted.
+//     in the round in progress, or waiting for its bounded queue to be counted. Package cron checks this.
 //  22. Idle-key statistics are of keys without messages, at most one entry for each key, and
 //     bounded in number.
 //  23. The head of a class is due before the other keys of the class, no key is due before the

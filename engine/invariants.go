@@ -189,25 +189,6 @@ func (q *queue) hashed(k *fairKey) bool {
 	return k.hash == hashName(k.name) && slices.Contains(q.keys.withID(keyHash(k.name)), k)
 }
 
-// check verifies that a recurring message has a timer, is in the current round, or waits for
-// the census, and only one of these; an entry without a next tick has none (21).
-func (t *cronTable) check(c *core, bad report) {
-	waiting := 0
-	for name, e := range t.entries {
-		inRound := e.job != nil && (e.job.alone || t.round != nil && slices.Contains(t.round.jobs, e.job))
-		if off := e.schedule == nil || e.set.NextAt == 0; e.name != name || (e.timer >= 0) == (off || inRound || e.uncounted) ||
-			e.job != nil && !inRound || e.uncounted && (inRound || c.ops.census == nil) {
-			bad(21, "recurring message %q waits for its tick %v, is in the round %v, waits for counts %v", name, e.timer >= 0, inRound, e.uncounted)
-		}
-		if e.timer >= 0 {
-			waiting++
-		}
-	}
-	if waiting != t.due.Len() {
-		bad(21, "%d recurring messages wait for a tick, %d are in line", waiting, t.due.Len())
-	}
-}
-
 // checkFairKey verifies the state of a key as its header describes it: the window is ordered, ready
 // and before the edge (9), bodies are readable (10), no message is in two structures (11), a key
 // without an edge has no backlog (12), the key is in a class if it can deliver (2, 39), a key

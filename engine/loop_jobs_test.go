@@ -32,8 +32,10 @@ func TestReadsDoNotWaitForTheHooksOfTicks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		tick := w.core.cron.Take(w.core.cron.Get("m"))
+		w.core.cron.Release(tick)
 		round := &cronRound{
-			jobs:     []*cronJob{{name: "m", set: storage.Cron{Queue: "q"}}},
+			jobs:     []*cronJob{{Tick: tick}},
 			snapshot: (&Snapshot{}).withHook("q", hook.OnEnqueue, slowEnqueue{}), limits: DefaultConfig().Limits,
 		}
 		first, second := &page{}, &page{}

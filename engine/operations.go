@@ -210,7 +210,7 @@ func (c *core) endCensus() {
 	c.ops.census = nil
 	tasks := c.ops.uncounted
 	c.ops.uncounted = nil
-	c.resumeUncounted()
+	c.cron.Counted()
 	c.tasks.yielded = append(c.tasks.yielded, tasks...)
 }
 

@@ -17,7 +17,7 @@ import (
 
 const (
 	simCronQueue = "c"
-	simCronEvery = time.Minute // fewer ticks in an hour than countMax
+	simCronEvery = time.Minute // fewer ticks in an hour than cron.CountMax
 )
 
 // cronOracle records the message of each tick.

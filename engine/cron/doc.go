@@ -1,0 +1,30 @@
+// Package cron has the recurring messages: schedules with the message that each tick enqueues, which of them is due
+// next, what becomes of ticks that were missed, and what has become of the others. internal/schedule reads
+// expressions. The package knows no queues, enqueues, stores, batches or clock, and not the contents of messages,
+// which are read from the store for each tick.
+//
+// The engine gives the time of its calendar, and puts the record of an entry ([Entry.Record]) into the batch after each
+// call that says so. One tick goes like this:
+//
+//	at Next          e = Due(now), the entry that is due first
+//	                 Skip(e, now): moves e past the missed ticks that its rule gives up, or 0
+//	                 k = Take(e): the tick, for which a message is made off the loop
+//	with the result  Holds(k): whether the tick still counts
+//	                 End(k, Fired, "", now), in the batch of the message; the next tick is set
+//	                 Release(k): e is armed again, for the same tick if there was no End
+//
+// # States of an entry
+//
+//	armed      in the heap until its next tick
+//	taken      its tick is being made: it has left the heap
+//	uncounted  its tick waits until the engine knows how many messages its queue has
+//	disabled   it has no schedule: the stored expression or zone is not valid; Set repairs it
+//
+//	armed ──Take──▶ taken ──Release──▶ armed
+//	taken ──Defer──▶ uncounted ──Counted──▶ armed
+//	any ──Set──▶ armed; a tick that was taken no longer counts
+//	any ──Delete──▶ gone
+//
+// The time of the next tick alone says which ticks are still to come, and it never goes back. So no tick enqueues two
+// messages, whatever the clock does.
+package cron
