@@ -71,8 +71,8 @@ func TestASnapshotDoesNotChangeWhenValuesDo(t *testing.T) {
 			t.Fatalf("value %d of an earlier snapshot is %q", i, v)
 		}
 	}
-	if _, ok := before.Get("n1"); ok || before.config.len() != 1000 {
-		t.Errorf("an earlier snapshot has %d values", before.config.len())
+	if _, ok := before.Get("n1"); ok || before.config.Len() != 1000 {
+		t.Errorf("an earlier snapshot has %d values", before.config.Len())
 	}
 	if _, ok := w.Snapshot().Get("k000000"); ok {
 		t.Error("a deleted value is still there")

@@ -78,7 +78,7 @@ func (req *Enqueue) look(store Store, s *Snapshot, seen uint64) (l idLooks) {
 		l.unique = lookUpUnique(store, s, req.Queue, req.Unique, seen)
 	}
 	if req.dedup != "" {
-		g, _ := s.dedup.get(req.Queue)
+		g, _ := s.dedup.Get(req.Queue)
 		l.dedup = lookUp(store, g, g.List(), req.dedup, seen)
 	}
 	return l

@@ -51,7 +51,8 @@
 //	acts.go                          what administrators have changed
 //	cron/                            a package: recurring messages, their ticks, and what becomes of missed ones
 //	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
-//	topic.go publish.go              bindings of queues to topics; a message for all of them
+//	topic/ topic.go                  a package: topics and the bindings of queues to them; commands about them
+//	publish.go                       a message for all queues that are bound to a topic
 //	bodies.go                        payloads that messages of several queues have in common
 //	snapshot.go                      what connections read of the engine
 //	time.go                          the time that a start begins with; the calendar
@@ -126,7 +127,7 @@
 //     the charge of its next message. A draw with such keys is in the line of its budget unless
 //     it has a loose key. No draw is in a line whose budget covers one of its keys.
 //  31. Topics are found under their names, and listed once. A topic has 1 to 1,000 bindings in the
-//     order of its queues, which exist and know it. The snapshot has the same.
+//     order of its queues, which exist and know it. The snapshot has the same. Package topic checks this.
 //  32. Of a key of an ordered queue, at most one message is leased or retrying, and the queue
 //     knows which. It has no delayed messages, and counts those that are retrying.
 //  33. The sums of all queues are those of their counters and of their messages.

@@ -14,7 +14,7 @@ import (
 // decision into the request. It runs on the connection. If the hook fails, its decision is the
 // safe one.
 func (s *Snapshot) decide(req *Enqueue, now func() int64) {
-	hooks, _ := s.hooks.get(req.Queue)
+	hooks, _ := s.hooks.Get(req.Queue)
 	h := hooks.by[hook.OnEnqueue]
 	if h == nil {
 		return

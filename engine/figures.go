@@ -177,7 +177,7 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), Ordered: q.ordered(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
 		Redriving: q.redrive != nil && !q.redrive.over,
 	}
-	hooks, _ := c.out.snapshot.hooks.get(q.name)
+	hooks, _ := c.out.snapshot.hooks.Get(q.name)
 	f.Hooks = hooks.by
 	k := q.figures.Swept()
 	if k == nil {

@@ -130,7 +130,7 @@ func hookSource(set *storage.Queue, kind hook.Kind) *string {
 func (c *core) recoverScripts() {
 	known := c.out.snapshot.hooks
 	fresh := &Snapshot{config: c.out.snapshot.config, configBytes: c.out.snapshot.configBytes}
-	hooks := fresh.hooks.edit()
+	hooks := fresh.hooks.Edit()
 	for name, q := range c.queues.byName {
 		all := queueHooks{bounds: hookBounds(&q.set.Values)}
 		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
@@ -138,7 +138,7 @@ func (c *core) recoverScripts() {
 			if src == "" {
 				continue
 			}
-			if before, _ := known.get(name); before.by[kind] != nil && before.by[kind].Source() == src {
+			if before, _ := known.Get(name); before.by[kind] != nil && before.by[kind].Source() == src {
 				all.by[kind] = before.by[kind]
 				continue
 			}
@@ -150,10 +150,10 @@ func (c *core) recoverScripts() {
 			all.by[kind] = h
 		}
 		if all != (queueHooks{}) {
-			hooks.tree.Set(name, all)
+			hooks.Set(name, all)
 		}
 	}
-	fresh.hooks = hooks
+	fresh.hooks = hooks.Map
 	c.out.snapshot = fresh
 }
 

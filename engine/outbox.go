@@ -372,7 +372,7 @@ func (t breakerChange) Apply(tx *Tx) error {
 	if !c.subscribed(EventBreaker) {
 		return nil
 	}
-	for name, hooks := range c.out.snapshot.hooks.from("") {
+	for name, hooks := range c.out.snapshot.hooks.From("") {
 		if hooks.by[t.hook.Kind()] == t.hook { // each queue has compiled its own
 			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
 		}

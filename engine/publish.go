@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/storage"
 )
 
@@ -32,7 +32,7 @@ type Publish struct {
 	BytesMax   int     // that the records of all queues may have together; 0: any number
 
 	encoded  *encodedMessage // nil: not prepared
-	bindings *bindings       // that Requests follow from
+	bindings *topic.Bindings // that Requests follow from
 	requests []Enqueue       // one for each queue, in their order
 	failed   error           // why they could not be made again
 	stored   int             // bytes of the records of all queues
@@ -107,25 +107,20 @@ func (req *Publish) begin(l *Limits) error {
 // prepare makes the requests for the queues that the bindings of a snapshot name. Look-ups of
 // ids see all batches up to seen.
 func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() int64) error {
-	b, _ := s.topics.get(req.Topic)
+	b := s.topics.Bindings(req.Topic)
 	req.bindings, req.requests, req.own = b, nil, 0
 	size, n := 0, 0
-	for i := range b.all() {
-		if b.list[i].matches(req.Message.Headers) {
-			n++
-		}
+	for range b.Matching(req.Message.Headers) {
+		n++
 	}
 	if most := req.BytesMax; most > 0 && n*len(req.encoded.whole) > most {
 		return req.tooLong(n, n*len(req.encoded.whole))
 	}
 	req.requests = make([]Enqueue, 0, n)
-	for i := range b.all() {
-		if !b.list[i].matches(req.Message.Headers) {
-			continue
-		}
+	for queue := range b.Matching(req.Message.Headers) {
 		req.requests = append(req.requests, req.Message)
 		one := &req.requests[len(req.requests)-1]
-		one.Queue = b.list[i].Queue
+		one.Queue = queue
 		one.dedup = dedupID(one)
 		one.complete(s, now)
 		var shared bool
@@ -201,27 +196,9 @@ func (tx *Tx) Publish(req *Publish) ([]Published, error) {
 		}
 	}
 	c.storeBody(body)
-	c.countPublish(req, len(out))
+	c.topics.Published(req.Topic, len(req.requests) > 0, len(out))
 	req.encoded, req.requests, req.Message = nil, nil, Enqueue{} // free the memory: the reply may wait
 	return out, nil
-}
-
-// countPublish counts a publish that has stored n messages.
-func (c *core) countPublish(req *Publish, n int) {
-	s := &c.topics
-	s.published++
-	s.copies += uint64(n)
-	t := s.byName[req.Topic]
-	if t != nil {
-		t.published++
-	}
-	if len(req.requests) > 0 {
-		return
-	}
-	s.unmatched++
-	if t != nil {
-		t.unmatched++
-	}
 }
 
 // PreflightPublish waits for what Publish needs in a transaction: requests for the present
@@ -252,7 +229,7 @@ var errTopicChanged = fmt.Errorf("%w: the transaction changes the topic before i
 func (tx *Tx) refreshPublish(req *Publish) func(store Store) (give func()) {
 	c := tx.core
 	s, batch, now := c.out.snapshot, c.out.batchNo, c.calendar()
-	if b, _ := s.topics.get(req.Topic); b != req.bindings {
+	if s.topics.Bindings(req.Topic) != req.bindings {
 		return func(store Store) func() {
 			made := *req
 			err := made.prepare(s, store, batch, func() int64 { return now })
@@ -283,17 +260,4 @@ func (tx *Tx) refreshPublish(req *Publish) func(store Store) (give func()) {
 			}
 		}
 	}
-}
-
-// matches reports whether the headers of a message meet all conditions.
-func (b *Binding) matches(headers []Header) bool {
-	for _, want := range b.Conditions {
-		met := slices.ContainsFunc(headers, func(h Header) bool {
-			return string(h.Name) == want.Header && glob.Match(want.Pattern, string(h.Value))
-		})
-		if !met {
-			return false
-		}
-	}
-	return true
 }

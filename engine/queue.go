@@ -40,8 +40,6 @@ type queue struct {
 	redrive *redrive            // under way, or the last one; nil: none yet
 	history [2][]*scriptVersion // of the hooks by kind, the newest source last
 
-	topics []string // that it is bound to
-
 	regather    bool // another BATCH is set, and its keys are looked at
 	roster      intrusive.Roster[fairKey]
 	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
@@ -290,7 +288,7 @@ func (c *core) removeQueue(q *queue) {
 	c.detachAll(q)
 	c.dropMove(q)
 	c.forgetHistory(q)
-	c.leaveTopics(q)
+	c.leaveTopics(q.name)
 	c.out.batch.Delete(storage.Queues, []byte(q.name))
 	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
 	delete(c.queues.byName, q.name)
@@ -371,7 +369,7 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 	s := &q.set
 	return QueueInfo{
 		Name: name, Values: s.Values, DLQ: s.DLQ, DeadLetter: s.DeadLetter, PausedIn: s.PausedIn, PausedOut: s.PausedOut, CreatedAt: time.Unix(0, s.CreatedAt),
-		Topics: int64(len(q.topics)), Counts: q.counts(),
+		Topics: int64(len(tx.core.topics.Of(q.name))), Counts: q.counts(),
 	}, nil
 }
 

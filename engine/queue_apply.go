@@ -84,7 +84,7 @@ func (tx *Tx) ApplyQueues(s *QueueSet) ([]QueueChange, error) {
 	if err := c.writableForNew(); err != nil {
 		return nil, err
 	}
-	if err := tx.afford(len(c.queues.byName)/queuesPerUnit + c.topics.bound/queuesPerUnit); err != nil {
+	if err := tx.afford(len(c.queues.byName)/queuesPerUnit + c.topics.Len()/queuesPerUnit); err != nil {
 		return nil, err
 	}
 	p := queuePlan{core: c, set: s, after: map[string]storage.Queue{}, hooks: map[string][2]hook.Hook{}, dead: map[string]storage.Queue{}}
@@ -301,37 +301,6 @@ func differing(a, b *storage.Queue) []QueueField {
 	}
 	all = append(all, QueueField{"dlq", named(a.DLQ), named(b.DLQ)}, QueueField{"is_dlq", flag[a.DeadLetter], flag[b.DeadLetter]})
 	return slices.DeleteFunc(all, func(f QueueField) bool { return f.From == f.To })
-}
-
-// patterns returns the patterns of each header, in quotes and in order.
-func (b *Binding) patterns() map[string]string {
-	list := map[string][]string{}
-	for _, c := range b.Conditions {
-		list[c.Header] = append(list[c.Header], strconv.Quote(c.Pattern))
-	}
-	texts := map[string]string{}
-	for name, patterns := range list {
-		slices.Sort(patterns)
-		texts[name] = strings.Join(slices.Compact(patterns), " ")
-	}
-	return texts
-}
-
-// differing lists the headers in which the conditions of two bindings differ; those that only
-// repeat or reorder others do not.
-func (b *Binding) differing(to *Binding) (all []QueueField) {
-	if slices.Equal(b.Conditions, to.Conditions) {
-		return nil
-	}
-	from, wanted := b.patterns(), to.patterns()
-	names := maps.Clone(from)
-	maps.Copy(names, wanted)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if from[name] != wanted[name] {
-			all = append(all, QueueField{name, cmp.Or(from[name], "none"), cmp.Or(wanted[name], "none")})
-		}
-	}
-	return all
 }
 
 // hookFields lists the hooks of a queue that change, by their versions.

@@ -153,7 +153,7 @@ func TestSetsThatAreRefusedChangeNothing(t *testing.T) {
 }
 
 func toBind(topic, queue string, conditions ...Condition) TopicBinding {
-	return TopicBinding{topic, Binding{queue, conditions}}
+	return TopicBinding{topic, Binding{Queue: queue, Conditions: conditions}}
 }
 
 // queueNames returns the names of all queues, in order.
@@ -191,7 +191,7 @@ func TestBindingsAreMadeToMatchASet(t *testing.T) {
 
 	set := QueueSet{
 		Queues:   []QueueSpec{spec("a", noDLQ), spec("b", noDLQ)},
-		Bindings: []TopicBinding{toBind("t", "b", Condition{"kind", "x"}, Condition{"kind", "a*"}, Condition{"tier", "g"}), toBind("t", "a"), toBind("u", "other", Condition{"k", "v"})},
+		Bindings: []TopicBinding{toBind("t", "b", Condition{Header: "kind", Pattern: "x"}, Condition{Header: "kind", Pattern: "a*"}, Condition{Header: "tier", Pattern: "g"}), toBind("t", "a"), toBind("u", "other", Condition{Header: "k", Pattern: "v"})},
 		DryRun:   true,
 	}
 	plan := strings.Join([]string{
@@ -214,9 +214,9 @@ func TestBindingsAreMadeToMatchASet(t *testing.T) {
 	}
 
 	// The order and repetition of conditions is no difference.
-	set.Bindings[0] = toBind("t", "b", Condition{"tier", "g"}, Condition{"kind", "a*"}, Condition{"kind", "x"}, Condition{"kind", "x"})
+	set.Bindings[0] = toBind("t", "b", Condition{Header: "tier", Pattern: "g"}, Condition{Header: "kind", Pattern: "a*"}, Condition{Header: "kind", Pattern: "x"}, Condition{Header: "kind", Pattern: "x"})
 	step(set, "")
-	set.Bindings[0] = toBind("t", "b", Condition{"kind", "a*"}, Condition{"new", "n"})
+	set.Bindings[0] = toBind("t", "b", Condition{Header: "kind", Pattern: "a*"}, Condition{Header: "new", Pattern: "n"})
 	step(set, `rebind b to t kind:"a*" "x">"a*" new:none>"n" tier:"g">none`)
 
 	// Bindings that are not in the set stay unless they are pruned. Those of a queue that is
@@ -260,7 +260,7 @@ func TestBindingsThatAreRefusedChangeNothing(t *testing.T) {
 		"no queue":      {QueueSet{Bindings: []TopicBinding{toBind("t", "old"), toBind("t", "none")}}, `topic "t", queue "none": no such queue`},
 		"pruned":        {QueueSet{Bindings: []TopicBinding{toBind("t", "old")}, Prune: true}, `topic "t", queue "old": not allowed: the queue is not in the definition, so PRUNE would delete it`},
 		"twice":         {QueueSet{Bindings: []TopicBinding{toBind("t", "old"), toBind("t", "old")}}, `topic "t", queue "old": not allowed: the binding is there twice`},
-		"a pattern":     {QueueSet{Bindings: []TopicBinding{toBind("t", "old", Condition{"k", "[a"})}}, `topic "t", queue "old": not allowed: the pattern "[a" of header "k" has a [ without its ]`},
+		"a pattern":     {QueueSet{Bindings: []TopicBinding{toBind("t", "old", Condition{Header: "k", Pattern: "[a"})}}, `topic "t", queue "old": not allowed: the pattern "[a" of header "k" has a [ without its ]`},
 		"too many":      {QueueSet{Queues: queues, Bindings: full}, `topic "t", queue "q1000": not allowed: topic "t" has 1000 bindings, which is the limit`},
 		"too many, new": {QueueSet{Queues: append(queues, spec("old")), Bindings: full, Prune: true}, `topic "t", queue "q1000": not allowed: topic "t" has 1000 bindings, which is the limit`},
 	} {
@@ -273,7 +273,7 @@ func TestBindingsThatAreRefusedChangeNothing(t *testing.T) {
 		t.Errorf("bound are\n%s", got)
 	}
 	set := QueueSet{Queues: append(queues[:BindingsMax:BindingsMax], spec("old")), Bindings: full[:BindingsMax], Prune: true}
-	if _, err := w.applyQueues(set); err != nil || w.core.topics.bound != BindingsMax {
-		t.Errorf("%v, %d bindings", err, w.core.topics.bound)
+	if _, err := w.applyQueues(set); err != nil || w.core.topics.Len() != BindingsMax {
+		t.Errorf("%v, %d bindings", err, w.core.topics.Len())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
@@ -341,7 +342,7 @@ func (c *core) recoverDue(x *dueIndex) error {
 // recoverTopics reads the bindings. One of a queue that does not exist, which only damage leaves,
 // is deleted by start.
 func (c *core) recoverTopics() error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateTopic), func(k, v []byte) error {
+	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateTopic), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 3 {
 			return fmt.Errorf("binding %q: %w", k, storage.ErrCorrupt)
@@ -350,16 +351,15 @@ func (c *core) recoverTopics() error {
 		if err := rec.Decode(v); err != nil {
 			return fmt.Errorf("binding of %q to %q: %w", parts[2], parts[1], err)
 		}
-		b := Binding{Queue: parts[2]}
-		for _, h := range rec.Headers {
-			b.Conditions = append(b.Conditions, Condition{string(h.Name), string(h.Value)})
-		}
+		b := topic.Stored(parts[2], &rec)
 		if c.queues.byName[b.Queue] == nil {
 			c.cfg.Log.Error().Str("topic", parts[1]).Str("queue", b.Queue).Msg("a queue that does not exist is bound to a topic, the binding is deleted")
 			c.detached.stale = append(c.detached.stale, slices.Clone(k))
 			return nil
 		}
-		c.addBinding(parts[1], b)
+		c.topics.Bind(parts[1], b)
 		return nil
 	})
+	c.out.snapshot = c.out.snapshot.withTopics(c.topics.View())
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/ordered"
 	"github.com/faisca/fila/storage"
 )
 
@@ -34,7 +35,7 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 	if err := c.writableForNew(); err != nil {
 		return err
 	}
-	after, bytes := c.out.snapshot.config.edit(), c.out.snapshot.configBytes
+	after, bytes := c.out.snapshot.config.Edit(), c.out.snapshot.configBytes
 	for k, v := range values {
 		switch {
 		case k == "":
@@ -44,21 +45,21 @@ func (tx *Tx) SetConfig(values map[string]string) error {
 		case len(v) > configValueMax:
 			return fmt.Errorf("%w: value of %.64q has %d bytes, the limit is %d", ErrTooBig, k, len(v), configValueMax)
 		}
-		old, known := after.tree.Set(k, v)
+		old, known := after.Set(k, v)
 		bytes += len(v) - len(old)
 		if !known {
 			bytes += len(k)
 		}
 	}
-	if l := &c.cfg.Limits; after.len() > l.Values || bytes > l.ValueBytes {
+	if l := &c.cfg.Limits; after.Len() > l.Values || bytes > l.ValueBytes {
 		return fmt.Errorf("%w: the runtime configuration would have %d keys and %d bytes, the limits are %d and %d; delete some with FILA.CONFIG DEL",
-			ErrInvalid, after.len(), bytes, l.Values, l.ValueBytes)
+			ErrInvalid, after.Len(), bytes, l.Values, l.ValueBytes)
 	}
 	for _, k := range slices.Sorted(maps.Keys(values)) {
 		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateConfig, k), []byte(values[k]))
 	}
 	c.out.sync = true
-	c.out.snapshot = c.out.snapshot.withConfig(after, bytes)
+	c.out.snapshot = c.out.snapshot.withConfig(after.Map, bytes)
 	return nil
 }
 
@@ -69,9 +70,9 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	if err := c.writable(); err != nil {
 		return 0, err
 	}
-	after, bytes, n := c.out.snapshot.config.edit(), c.out.snapshot.configBytes, 0
+	after, bytes, n := c.out.snapshot.config.Edit(), c.out.snapshot.configBytes, 0
 	for _, k := range keys {
-		if old, ok := after.tree.Delete(k); ok {
+		if old, ok := after.Delete(k); ok {
 			n++
 			bytes -= len(k) + len(old)
 			c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateConfig, k))
@@ -79,7 +80,7 @@ func (tx *Tx) DeleteConfig(keys []string) (int, error) {
 	}
 	if n > 0 {
 		c.out.sync = true
-		c.out.snapshot = c.out.snapshot.withConfig(after, bytes)
+		c.out.snapshot = c.out.snapshot.withConfig(after.Map, bytes)
 	}
 	return n, nil
 }
@@ -91,7 +92,7 @@ func (tx *Tx) Config(key string) (string, bool) { return tx.core.out.snapshot.Ge
 // are greater than after, in ascending order.
 func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 	var keys []string
-	for k := range tx.core.out.snapshot.config.from(max(prefix, after)) {
+	for k := range tx.core.out.snapshot.config.From(max(prefix, after)) {
 		if !strings.HasPrefix(k, prefix) || len(keys) == count {
 			break
 		}
@@ -104,17 +105,17 @@ func (tx *Tx) ConfigKeys(prefix, after string, count int) []string {
 
 // recoverConfig reads the runtime configuration, and the users, from the store.
 func (c *core) recoverConfig() error {
-	config, bytes := ordered[string]{}.edit(), 0
+	config, bytes := ordered.Map[string]{}.Edit(), 0
 	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateConfig), func(k, v []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 2 {
 			return fmt.Errorf("configuration %q: %w", k, storage.ErrCorrupt)
 		}
-		config.tree.Set(parts[1], string(v))
+		config.Set(parts[1], string(v))
 		bytes += len(parts[1]) + len(v)
 		return nil
 	})
-	c.out.snapshot = c.out.snapshot.withConfig(config, bytes)
+	c.out.snapshot = c.out.snapshot.withConfig(config.Map, bytes)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (s *sim) setUpTopics() (err error) {
 	s.oracle.topics = topicOracle{open: map[string]*simPublish{}, bound: "x", pending: map[int]string{}}
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
 		_, first := tx.Bind("t", Binding{Queue: "a"})
-		_, second := tx.Bind("t", Binding{Queue: "b", Conditions: []Condition{{"to", "x"}}})
+		_, second := tx.Bind("t", Binding{Queue: "b", Conditions: []Condition{{Header: "to", Pattern: "x"}}})
 		err = errors.Join(first, second)
 		return nil
 	})})
@@ -61,12 +61,11 @@ func (s *sim) setUpTopics() (err error) {
 
 // boundTo returns the pattern with which b is bound, "" without a binding.
 func boundTo(c *core) string {
-	t := c.topics.byName["t"]
-	at, found := t.bindings.find("b")
+	b, found := c.topics.Binding("t", "b")
 	if !found {
 		return ""
 	}
-	return t.bindings.list[at].Conditions[0].Pattern
+	return b.Conditions[0].Pattern
 }
 
 // actTopic publishes a message, or changes the binding of b.
@@ -85,7 +84,7 @@ func (s *sim) actTopic(cl *simClient) {
 		if pattern == "" {
 			_, err = tx.Unbind("t", "b")
 		} else {
-			_, err = tx.Bind("t", Binding{Queue: "b", Conditions: []Condition{{"to", pattern}}})
+			_, err = tx.Bind("t", Binding{Queue: "b", Conditions: []Condition{{Header: "to", Pattern: pattern}}})
 		}
 		return err
 	}, func(err error) {

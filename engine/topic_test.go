@@ -16,7 +16,7 @@ import (
 func (w *world) bind(topic, queue string, conditions ...Condition) (added bool) {
 	w.t.Helper()
 	w.must(func(tx *Tx) (err error) {
-		added, err = tx.Bind(topic, Binding{queue, conditions})
+		added, err = tx.Bind(topic, Binding{Queue: queue, Conditions: conditions})
 		return err
 	})
 	return added
@@ -43,7 +43,7 @@ func TestAMessageGoesToEachQueueWhoseConditionsItMeets(t *testing.T) {
 	for _, name := range []string{"c", "a", "b"} {
 		w.queue(name, QueueOptions{})
 	}
-	if !w.bind("t", "c") || !w.bind("t", "a", Condition{"kind", "order.*"}) || !w.bind("t", "b", Condition{"kind", "order.*"}, Condition{"country", "d?"}) || w.bind("t", "c") {
+	if !w.bind("t", "c") || !w.bind("t", "a", Condition{Header: "kind", Pattern: "order.*"}) || !w.bind("t", "b", Condition{Header: "kind", Pattern: "order.*"}, Condition{Header: "country", Pattern: "d?"}) || w.bind("t", "c") {
 		t.Error("a binding is not as new as it is")
 	}
 	header := func(words ...string) (list []Header) {
@@ -164,7 +164,7 @@ func TestAPublishGoesByTheBindingsOfItsTurn(t *testing.T) {
 	w.bind("t", "a")
 	for i, change := range []func(){
 		func() { w.bind("t", "b") },
-		func() { w.bind("t", "a", Condition{"kind", "x"}) },
+		func() { w.bind("t", "a", Condition{Header: "kind", Pattern: "x"}) },
 		func() { w.must(func(tx *Tx) error { return tx.DeleteQueue("b", true) }) },
 		func() { w.queue("b", QueueOptions{}) }, // not bound
 		func() { w.bind("u", "b"); w.bind("t", "a") },
@@ -193,7 +193,7 @@ func TestATransactionThatChangesATopicCannotPublishToIt(t *testing.T) {
 		if err := w.PreparePublish(&req); err != nil {
 			t.Fatal(err)
 		}
-		w.bind("t", "a", Condition{"kind", "*"}) // prepared again before the transaction
+		w.bind("t", "a", Condition{Header: "kind", Pattern: "*"}) // prepared again before the transaction
 		w.bind("t", "a")
 		bind := callFunc(func(tx *Tx) error {
 			if !changes {
@@ -226,7 +226,7 @@ func TestBindingsSurviveARestartAndLeaveWithTheirQueue(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 5 {
 		w.queue(fmt.Sprint("q", i), QueueOptions{})
-		w.bind("all", fmt.Sprint("q", i), Condition{"a", "b*"}, Condition{"c", "d"})
+		w.bind("all", fmt.Sprint("q", i), Condition{Header: "a", Pattern: "b*"}, Condition{Header: "c", Pattern: "d"})
 		w.bind(fmt.Sprint("t", i), fmt.Sprint("q", i))
 	}
 	w.must(func(tx *Tx) error { return tx.DeleteQueue("q3", true) })

@@ -115,6 +115,6 @@ func (r *redriveIDs) look(store Store, id ID, rec *storage.Message) error {
 
 // lookUpUnique looks a unique id up in a queue that connections know. It is safe on any goroutine.
 func lookUpUnique(store Store, s *Snapshot, queue, id string, seen uint64) *idLook {
-	g, _ := s.dedup.get(queue)
+	g, _ := s.dedup.Get(queue)
 	return lookUp(store, g, []int64{storage.UniqueGeneration}, id, seen)
 }
