@@ -15,6 +15,7 @@ from time import monotonic, sleep
 
 import redis
 from celery import states
+from celery.app.task import Context
 from celery.backends.base import KeyValueStoreBackend
 from celery.canvas import maybe_signature
 from celery.exceptions import ChordError, TimeoutError
@@ -22,6 +23,7 @@ from celery.result import GroupResult, allow_join_result
 from celery.utils.functional import _regen
 from celery.utils.log import get_logger
 from kombu import Connection
+from kombu.exceptions import OperationalError
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.functional import retry_over_time
 from kombu.utils.objects import cached_property
@@ -39,6 +41,9 @@ FOREVER = 3650 * DAY
 LOOK_AGAIN = 1.0
 
 PAGE = 1000
+
+# How often the body of a chord is sent again, once a second and after Celery's own retries.
+BODY_RETRIES = 60
 
 
 class FilaBackend(KeyValueStoreBackend):
@@ -203,6 +208,10 @@ class FilaBackend(KeyValueStoreBackend):
     def set_chord_size(self, group_id, chord_size):
         self.set(self.get_key_for_group(group_id, ".size"), chord_size)
 
+    def add_to_chord(self, chord_id, result):
+        """Has a chord wait for one part more. The part that adds it has not ended, so the chord has not either."""
+        self._run(self._enqueue(self.get_key_for_group(chord_id, ".added"), result.id))
+
     def on_chord_part_return(self, request, state, result, **kwargs):
         """Counts a part of a chord that has ended, and sends the body with the last one."""
         group = request.group
@@ -214,29 +223,54 @@ class FilaBackend(KeyValueStoreBackend):
         if parts is None:
             return
         try:
-            body.delay(self._results(group, parts))
+            self._send_body(group, body, self._results(group, parts))
         except Exception as e:  # of a part, or of sending the body
             logger.exception("chord %s has failed", group)
             self.chord_error_from_stack(body, e if isinstance(e, ChordError) else ChordError(f"{e!r}"))
         finally:
-            for key in (self.get_key_for_chord(group), self.get_key_for_group(group, ".size"), self.get_key_for_group(group)):
+            for key in (self.get_key_for_chord(group), *(self.get_key_for_group(group, k) for k in (".size", ".added", ""))):
                 self.delete(key)
+
+    def _send_body(self, group, body, results):
+        """Sends the body of a chord, once: also if the broker is away for longer than Celery's own retries, or if the
+        task that was its last part runs again."""
+        if not body.subtask_type:  # the tasks of a canvas would share the id
+            body.set(fila_dedup=f"chord:{group}")
+        retry_over_time(body.delay, (OperationalError, *self.app.connection_for_write().recoverable_connection_errors), (results,),
+                        max_retries=BODY_RETRIES, interval_start=0, interval_step=1, interval_max=1)
+
+    def chord_error_from_stack(self, callback, exc=None):
+        if callback.subtask_type == "group":
+            for task in callback.tasks:
+                self.chord_error_from_stack(task, exc)
+            return
+        last = callback.tasks[-1] if callback.subtask_type == "chain" else callback
+        callback.options.setdefault("task_id", last.id)  # the result of a chain is that of its last task
+        super().chord_error_from_stack(callback, exc)
+        options = last.options
+        if options.get("chord"):  # the body is a part of another chord, which waits for it
+            outer = Context(id=last.id, group=options.get("group_id"), group_index=options.get("group_index"), chord=options["chord"])
+            self.on_chord_part_return(outer, states.FAILURE, exc)
 
     def _parts(self, group, task_id, part):
         """Counts a part, once however often it ends. Returns all parts if this one completes the chord."""
         key = self.get_key_for_chord(group)
-        counted, figures, size = self._run(
+        counted, ended, added, size = self._run(
             self._enqueue(key, part, "DEDUP", f"{group}:{task_id}"),
             ("FILA.KEY", "GET", self.queue, key),
+            ("FILA.KEY", "GET", self.queue, self.get_key_for_group(group, ".added")),
             self._browse(self.get_key_for_group(group, ".size")),
         )
         # The size is stored before the last part is sent, so the part that comes to be the last finds it.
         size = [int(m[b"payload"]) for m in self._all(self.get_key_for_group(group, ".size"), size)]
-        if not size or fields(figures)[b"depth"] < size[-1]:
+        if not size:
+            return None
+        size = size[-1] + depth(added)
+        if depth(ended) < size:
             return None
         [page] = self._run(self._browse(key))
-        parts = self._all(key, page)[:size[-1]]
-        if len(parts) < size[-1] or parts[-1][b"id"] != counted:  # another one is the last
+        parts = self._all(key, page)[:size]
+        if len(parts) < size or parts[-1][b"id"] != counted:  # another one is the last
             return None
         return [self.decode(m[b"payload"]) for m in parts]
 
@@ -252,6 +286,11 @@ class FilaBackend(KeyValueStoreBackend):
             if state in states.PROPAGATE_STATES:
                 raise ChordError(f"Dependency {task_id} raised {result!r}")
         return [p[3] for p in sorted(parts, key=lambda p: float("inf") if p[0] is None else p[0])]
+
+
+def depth(key):
+    """The number of messages of a fairness key, as FILA.KEY GET replies it. All of them are delayed."""
+    return fields(key)[b"depth"]
 
 
 class Events:

@@ -3,7 +3,7 @@
 import os
 import time
 
-from celery import Celery
+from celery import Celery, chord
 
 app = Celery("app", broker=os.environ["URL"], backend=os.environ["URL"])
 app.conf.worker_prefetch_multiplier = 1
@@ -82,3 +82,36 @@ def progress(self):
 def later(self):
     add.apply_async((1, 1), queue="children")
     raise self.retry(countdown=600)
+
+
+@app.task(bind=True)
+def widen(self, numbers):
+    """Adds parts to the chord that it is a part of."""
+    for n in numbers:
+        self.add_to_chord(same.s(n))
+    return 0
+
+
+@app.task(bind=True)
+def deepen(self, n):
+    if n > 1:
+        self.add_to_chord(deepen.s(n - 1))
+    return n
+
+
+@app.task(bind=True)
+def nest(self, numbers):
+    self.add_to_chord(chord([same.s(n) for n in numbers], tsum.s()))
+    return 0
+
+
+@app.task(acks_late=True)
+def part(n):
+    note(str(n))
+    return n
+
+
+@app.task(acks_late=True)
+def closing(numbers):
+    note("body")
+    return sum(numbers)
