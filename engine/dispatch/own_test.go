@@ -112,3 +112,35 @@ func TestAKeyThatGoesOnLeavesItsThrottles(t *testing.T) {
 	}
 	h.sound(t)
 }
+
+// A timer of a throttle that is due, and that a busy step has not come to, is not lost when another key begins to wait.
+func TestATimerThatIsDueStays(t *testing.T) {
+	h := newHall(nil)
+	h.o.SetThrottle("a", Limits{Rate: 1, Burst: 1, ByCost: true})
+	first, second := h.queues[0], h.queues[1]
+	set := &Set{Names: []string{"a"}}
+	for seq := range uint64(2) {
+		h.put(first, seq+1, Head{Cost: 2, Set: set})
+	}
+	if !h.deliver(first, false) || h.deliver(first, false) {
+		t.Fatal("the bucket pays for one message")
+	}
+	first.waiting = 1
+	first.q.Demand(true)
+	h.serveReady()
+	h.now += 10e9
+	h.o.Advance(h.now)
+	h.units = 0
+	h.o.Expire()
+	h.put(second, 3, Head{Cost: 2, Set: set})
+	if h.deliver(second, false) {
+		t.Fatal("the tokens are saved for the first queue")
+	}
+	h.units = manyUnits
+	h.o.Expire()
+	h.serveReady()
+	if first.waiting != 0 {
+		t.Error("the consumer of the first queue still waits")
+	}
+	h.sound(t)
+}

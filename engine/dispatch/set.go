@@ -93,11 +93,13 @@ func (o *Order) arm(t *throttle) {
 	if t.reservedFor != nil {
 		at = min(at, t.reservedUntil(o.now))
 	}
-	if at == math.MaxInt64 {
+	switch {
+	case t.timer >= 0 && t.unused != dated && t.wakeAt <= o.now: // it is due: what follows from that is still to come
+	case at == math.MaxInt64:
 		o.disarm(t)
-		return
+	default:
+		o.setTimer(t, at)
 	}
-	o.setTimer(t, at)
 }
 
 // setTimer sets the timer of a throttle to a time.
