@@ -43,13 +43,23 @@ func (t *Heap[T]) Remove(e T) {
 	t.h[last] = zero
 	t.h = t.h[:last]
 	*e.Index() = -1
-	if i == last {
-		return
+	if i != last {
+		t.h[i] = moved
+		*moved.Index() = i
+		t.down(i)
+		t.up(i)
 	}
-	t.h[i] = moved
-	*moved.Index() = i
-	t.down(i)
-	t.up(i)
+	t.shrink()
+}
+
+// heapKept is the room for entries that a heap keeps, however few it has.
+const heapKept = 1024
+
+// shrink gives back the memory of a heap that has once been much larger. It takes O(1) in the mean.
+func (t *Heap[T]) shrink() {
+	if room := cap(t.h); room > heapKept && len(t.h) < room/4 {
+		t.h = append(make([]T, 0, room/2), t.h...)
+	}
 }
 
 // Fix restores the order after the time of an entry has changed.
