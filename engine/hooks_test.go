@@ -33,10 +33,16 @@ func (h simHook) OnFailure(_ time.Time, msg *hook.Message, _ hook.View, _ hook.B
 	if msg.Headers == nil && msg.Attempts%2 == 0 {
 		d.Delay = new(30 * time.Millisecond)
 	}
-	if len(msg.Throttles) > 0 && msg.Attempts%3 == 0 {
-		d.Holds = []hook.HoldFor{{Key: msg.Throttles[0], For: 20 * time.Millisecond}}
-	}
+	d.Holds = hookHolds(msg.Throttles, msg.Attempts)
 	return d, nil
+}
+
+// hookHolds are the throttle keys that simHook holds when a message that names some has failed for the nth time.
+func hookHolds(throttles []string, n uint32) []hook.HoldFor {
+	if len(throttles) == 0 || n%3 != 0 {
+		return nil
+	}
+	return []hook.HoldFor{{Key: throttles[0], For: 120 * time.Millisecond}}
 }
 
 type simScripts struct{}

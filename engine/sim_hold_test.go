@@ -79,13 +79,17 @@ func (s *sim) drawHolds() (holds []HoldFor) {
 }
 
 // holdsOf returns what judges the holds of a nack once the engine has decided on it: they are of throttle keys that the
-// message names, or the nack is refused and the lease stays. replied then notes its reply.
+// message names, or the nack is refused and the lease stays. replied then notes its reply, which promises those of the
+// hook as well.
 func (s *sim) holdsOf(tx *Tx, req *Nack) (judge func(err error) (replied func(err error))) {
 	m, nothing := tx.core.leases.byID[req.Receipt.ID], func(error) {}
-	if len(req.Holds) == 0 || m == nil || m.fence != req.Receipt.Fence {
+	if m == nil || m.fence != req.Receipt.Fence {
 		return func(error) func(error) { return nothing }
 	}
 	names := m.throttleKeys()
+	if s.mutant == hookHoldIgnored && req.decided != nil {
+		req.decided.Holds = nil
+	}
 	isNamed := !slices.ContainsFunc(req.Holds, func(h HoldFor) bool { return !slices.Contains(names, h.Key) })
 	return func(err error) func(error) {
 		invalid := errors.Is(err, ErrInvalid)
@@ -98,8 +102,12 @@ func (s *sim) holdsOf(tx *Tx, req *Nack) (judge func(err error) (replied func(er
 		if err != nil || s.replaced {
 			return nothing
 		}
+		holds := req.Holds
+		if req.decided != nil {
+			holds = slices.Concat(holds, hookHolds(names, req.attempts))
+		}
 		var replies []func(error)
-		for _, h := range req.Holds {
+		for _, h := range holds {
 			replies = append(replies, s.oracle.holds.ask(h.Key, tx.Now().Add(h.For), false))
 		}
 		return func(err error) {

@@ -101,6 +101,7 @@ const (
 	failureTwice
 	gatherLost
 	holdNotWritten
+	hookHoldIgnored
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -157,7 +158,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		replacementNotCommitted: "a replacement handed out before it was written", oldRequestReplaces: "an old request, sent again, that replaces a newer one",
 		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
 		doneWrittenApart: "a done record of a message that is still there",
-		holdNotWritten:   "a hold lost by a crash",
+		holdNotWritten:   "a hold lost by a crash", hookHoldIgnored: "a hold of a hook ignored",
 		actNotWritten:    "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
 		gatherLost: "a key that gathers sleeps for ever after a restart",
 	} {
