@@ -269,6 +269,15 @@ func figuresFields(q *engine.QueueFigures, now time.Time) *fields {
 	f.keysIn(q, engine.KeyBusy) // states that were added later follow
 	f.count("replaced", q.Replaced)
 	f.keysIn(q, engine.KeyGathering, engine.KeyHeld)
+	f.number("dead_letters", q.Judged.Dead)
+	f.optional("dlq_of", q.DLQOf)
+	f.ratio("in_rate", q.Judged.In)
+	f.ratio("out_rate", q.Judged.Out)
+	var troubles []string
+	for t := range q.Judged.Troubles.All() {
+		troubles = append(troubles, t.String())
+	}
+	f.texts("troubles", troubles)
 	return f
 }
 

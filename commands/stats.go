@@ -7,7 +7,6 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
-	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/ops/metrics"
 	"github.com/faisca/fila/resp"
 )
@@ -132,44 +131,6 @@ func busyFields(k *engine.BusyKey) *fields {
 	f.count("refused", k.Refused)
 	f.millis("waited_ms", k.Waited)
 	return &f
-}
-
-func figures() Spec {
-	return Spec{
-		Name: "FILA.FIGURES", Group: "fila", Since: "0.1.0",
-		Complexity: "O(N) where N is COUNT, in slices, or O(1) with QUEUE; in addition a sweep of all fairness keys once per admin.figures_ms, which all clients share, of at most 2,048 keys a turn",
-		Returns:    pageOfMaps,
-		Summary:    "Returns queues with all their figures, a page at a time: only those that the user has a right to.",
-		Flags:      []string{"readonly"},
-		Access:     Look,
-		Reply: pageReply + "With QUEUE it is the page of that queue alone. A queue is a map: " + figuresFields(&engine.QueueFigures{}, time.Time{}).names() + ". " +
-			"Counts are as in FILA.STATS, and so are state and reason. keys_... are the fairness keys in each state of FILA.KEYS, oldest_ready_ms is for how long the message waits that is ready longest; " +
-			"they are of a sweep over all keys, swept_ms ago, which is nil for a queue without keys. " +
-			"wait_... are the times from being ready until the delivery, work_... those from the delivery until the end of the lease, since the start of the broker: " +
-			"half and 99 % of them are not longer. ordered is 1 for an ordered queue. scripts_open are the hooks that have failed too often in a row, see FILA.SCRIPT STATS.",
-		Args: append([]Arg{{Name: "name", Type: Key, Token: "QUEUE", Optional: true}}, pageOptions()...),
-		Examples: []Example{
-			{"FILA.FIGURES", "1) \"0\"\n2) (empty array)"},
-			{"FILA.QUEUE CREATE orders", "OK"},
-			{"FILA.FIGURES MATCH ord* COUNT 100", "..."},
-			{"FILA.FIGURES QUEUE orders", "..."},
-		},
-		Room:   pageOf[engine.QueueFigures](2, tinyRoom),
-		Memory: "3,000 bytes for each queue of COUNT",
-		Parse: func(_ *Session, in *input) (call, error) {
-			if in.Has("queue") && (in.Has("match") || in.Has("cursor") || in.Has("count")) {
-				return nil, command.Refuse("ERR", "QUEUE is a page of one queue, it does not go with MATCH, CURSOR and COUNT")
-			}
-			p, user, now := parsePage(in), in.User, time.Time{}
-			req := engine.Figures{Queue: in.Text("queue"), Cursor: p.cursor, Count: p.count}
-			req.Match = func(name string) bool { return p.match(name) && user.May(acl.Look, name) }
-			return answerPage(func(tx *engine.Tx) (uint64, []*engine.QueueFigures, error) {
-				got, err := tx.Figures(&req)
-				now = got.Now
-				return got.Next, got.Queues, err
-			}, func(q **engine.QueueFigures) *fields { return figuresFields(*q, now) }), in.Filled("queue", "QUEUE", "without it all queues are listed")
-		},
-	}
 }
 
 // statsOf returns the figures of the engine.

@@ -88,9 +88,11 @@ func filaCommands() []Spec {
 		key(),
 		keys(),
 
+		// figures.go
+		figures(),
+
 		// stats.go
 		explain(),
-		figures(),
 		metricsCommand(),
 		stats(),
 

@@ -23,6 +23,16 @@ type (
 	Moment = figures.Moment
 	// Order is by what a sweep ranks keys.
 	Order = figures.Order
+	// Trouble is a reason why an operator should look at a queue.
+	Trouble = figures.Trouble
+	// TroubleGroup are the queues that have a trouble.
+	TroubleGroup = figures.TroubleGroup
+	// TroubleGroups are the queues by trouble.
+	TroubleGroups = figures.TroubleGroups
+	// Column is what queues are sorted by.
+	Column = figures.Column
+	// Sort is an order of queues.
+	Sort = figures.Sort
 )
 
 // The orders of fairness keys, and how many there are of what.
@@ -34,7 +44,15 @@ const (
 	Orders      = figures.Orders
 	Outcomes    = figures.Outcomes
 	MomentsMax  = figures.Steps // moments of a history
+	Troubles    = figures.Troubles
+	Columns     = figures.Columns
 )
+
+// EveryTrouble are all troubles.
+const EveryTrouble figures.TroubleSet = 1<<Troubles - 1
+
+// ParseCursor returns the place in a sorted listing that a cursor says.
+func ParseCursor(cursor string) (figures.Place, bool) { return figures.ParseCursor(cursor) }
 
 // counts returns those of all queues, deleted ones included, in constant time.
 func (c *core) counts() Counts { return c.queues.figures.Counts(c.heads.keys) }

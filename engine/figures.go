@@ -2,10 +2,12 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/hook"
+	"github.com/faisca/fila/internal/queueset"
 )
 
 // Figures of queues, for operators. Where each comes from:
@@ -27,8 +29,10 @@ type QueueFigures struct {
 	DLQ                 string // "": none
 	DeadLetter, Ordered bool   // its messages are dead ones; it delivers one of a key at a time
 	PausedIn, PausedOut bool
-	Redriving           bool             // a redrive of it is running
-	State               QueueState       // from the last sweep, but for what has ended since
+	Redriving           bool   // a redrive of it is running
+	DLQOf               string // the only queue whose dead messages it takes; "": there is none, or several
+	Judged              figures.Judged
+	State               QueueState       // from the last sweep, but for what has ended since; a sum has no reasons
 	Hooks               [2]hook.Hook     // by hook.Kind; nil: none. Their Stats take a lock: not for a turn
 	Wait, Work          figures.Quantile // Work is of all outcomes
 	// Durations are copies, for requests that ask for them (Figures.Durations).
@@ -59,7 +63,17 @@ type Figures struct {
 	// Sum, if it is not nil, returns true for the queues that are added to the Sum of the page
 	// instead of being listed. A sum has histograms whatever Durations says.
 	Sum func(string) bool
+	// May reports whether the one who asks may look at a queue, beside those that match; nil: at all.
+	May func(string) bool
+	// Fold leaves out dead-letter queues whose messages are shown with the one queue in which they died (Judged.Dead).
+	Fold     bool
+	State    *KeyState          // selects queues in a state; nil: in any
+	Troubles figures.TroubleSet // selects queues that have one of these; 0: all
+	Sort     *figures.Sort      // lists queues so, and ignores Cursor; nil: in the order of their creation
+	// Groups takes all queues in place of the page; nil: they are listed.
+	Groups *figures.TroubleGroups
 
+	sorted  *figures.Listing[*queue]
 	page    FiguresPage
 	left    int
 	at, end uint64 // the next number, and that of the first queue which is too new
@@ -69,7 +83,8 @@ type Figures struct {
 
 // FiguresPage is a page of queues.
 type FiguresPage struct {
-	Next   uint64 // cursor of the next page; 0: this is the last
+	Next   uint64         // cursor of the next page; 0: this is the last, or it is sorted
+	Behind *figures.Place // behind which the next page of a sorted listing begins; nil: this is the last
 	Queues []*QueueFigures
 	Summed int                   // queues in Sum
 	Sum    QueueFigures          // of the queues for which Figures.Sum returns true
@@ -104,18 +119,11 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 		return FiguresPage{}, err
 	}
 	if !req.started || req.epoch != c.epoch {
-		req.started, req.epoch, req.at, req.left, req.page = true, c.epoch, max(req.Cursor, 1), req.Count, FiguresPage{}
-		req.end = uint64(c.queues.nextNumber)
-		if req.Cursor == 0 {
-			events, durations := c.queues.figures.Deleted()
-			req.page.Deleted.Events = events
-			req.page.Deleted.Durations.Add(durations)
-		}
+		req.begin(c)
 	}
-	p := &req.page
 	for gaps := 0; req.left > 0; req.at++ {
 		if req.at >= req.end {
-			req.at = 0
+			req.at, req.left = 0, 0
 			break
 		}
 		q := c.queues.byNumber[uint32(req.at)]
@@ -129,22 +137,86 @@ func (tx *Tx) Figures(req *Figures) (FiguresPage, error) {
 			return FiguresPage{}, tx.yield()
 		}
 		req.left--
-		switch {
-		case req.Match != nil && !req.Match(q.name):
-		case req.Sum != nil && req.Sum(q.name):
-			c.spend(figuresUnits - 1)
-			f := c.queueFigures(q)
-			f.Durations = *q.figures.Durations()
-			p.Sum.add(&f)
-			p.Summed++
-			p.States[f.State.State]++
-		default:
-			p.Queues = append(p.Queues, c.listedFigures(q, req))
+		if req.Match == nil || req.Match(q.name) {
+			req.take(c, q)
 		}
 	}
+	if req.sorted != nil && !req.takeSorted(tx) {
+		return FiguresPage{}, tx.yield()
+	}
 	req.started = false
-	p.Next, p.Now = req.at, tx.Now()
-	return *p, nil
+	req.page.Next, req.page.Now = req.at, tx.Now()
+	return req.page, nil
+}
+
+// begin begins a listing, or the same one again after a recovery.
+func (req *Figures) begin(c *core) {
+	req.started, req.epoch, req.at, req.left, req.page = true, c.epoch, max(req.Cursor, 1), req.Count, FiguresPage{}
+	req.end = uint64(c.queues.nextNumber)
+	if req.Cursor == 0 {
+		events, durations := c.queues.figures.Deleted()
+		req.page.Deleted.Events = events
+		req.page.Deleted.Durations.Add(durations)
+	}
+	if req.Groups != nil {
+		*req.Groups = figures.TroubleGroups{}
+	}
+	if req.sorted = nil; req.Sort != nil {
+		req.sorted = &figures.Listing[*queue]{Sort: *req.Sort, Count: req.Count}
+	}
+	if req.sorted != nil || req.Groups != nil {
+		req.at, req.left = 1, FiguresAll
+	}
+}
+
+// take adds a queue whose name matches to the page, if the request selects it.
+func (req *Figures) take(c *core, q *queue) {
+	p := &req.page
+	if req.Sum != nil && req.Sum(q.name) {
+		c.spend(figuresUnits - 1)
+		f := c.queueFigures(q)
+		f.Durations = *q.figures.Durations()
+		p.Sum.add(&f)
+		p.Summed++
+		p.States[f.State.State]++
+		return
+	}
+	if req.Fold && c.queues.folded(q, req.May) != "" {
+		return
+	}
+	if req.State != nil || req.Troubles != 0 || req.sorted != nil || req.Groups != nil {
+		j := req.assess(c, q)
+		switch {
+		case req.State != nil && j.State != *req.State || req.Troubles != 0 && j.Troubles&req.Troubles == 0:
+			return
+		case req.Groups != nil:
+			req.Groups.Add(q.name, &j)
+			return
+		case req.sorted != nil:
+			req.sorted.Offer(q.name, &q.figures, &j, q)
+			return
+		}
+	}
+	p.Queues = append(p.Queues, c.listedFigures(q, req))
+}
+
+// takeSorted moves the queues of a sorted listing to the page, and reports whether it is complete.
+func (req *Figures) takeSorted(tx *Tx) bool {
+	p := &req.page
+	for tx.more() {
+		q, place, ok := req.sorted.TakeLast()
+		if !ok {
+			slices.Reverse(p.Queues)
+			return true
+		}
+		if len(p.Queues) == 0 && p.Behind == nil && req.sorted.More() {
+			p.Behind = &place
+		}
+		if tx.core.queues.byNumber[q.no] == q { // it was not deleted meanwhile
+			p.Queues = append(p.Queues, tx.core.listedFigures(q, req))
+		}
+	}
+	return false
 }
 
 // figuresOfOne is Figures of req.Queue.
@@ -164,6 +236,9 @@ func (tx *Tx) figuresOfOne(req *Figures) (FiguresPage, error) {
 func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
 	c.spend(figuresUnits - 1)
 	f := c.queueFigures(q)
+	f.Judged = req.assess(c, q)
+	f.State.Reason = c.stateReason(q, f.keysByState(), f.State.State)
+	f.DLQOf = c.queues.folded(q, req.May)
 	f.Wait, f.Work = q.figures.Durations().Summaries()
 	if req.Durations {
 		f.Durations.Add(q.figures.Durations())
@@ -171,7 +246,50 @@ func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
 	return &f
 }
 
-// queueFigures returns the figures of a queue, without its durations.
+// assess returns what is said of a queue.
+func (req *Figures) assess(c *core, q *queue) figures.Judged {
+	swept := q.figures.Swept()
+	var by *figures.ByState
+	j := figures.Judged{Keys: int64(q.keys.n), Ready: q.counts().Ready}
+	if swept != nil {
+		if by = &swept.States; j.Ready > 0 && !swept.OldestReady.IsZero() {
+			j.Since = swept.OldestReady.UnixNano()
+		}
+	}
+	f := c.queueFacts(q, by)
+	j.State = f.State()
+	if dlq := c.queues.byName[q.set.DLQ]; dlq != nil && c.queues.folded(dlq, req.May) != "" {
+		j.Dead = dlq.figures.Total
+	} else if q.isDLQ() && c.queues.folded(q, req.May) == "" {
+		j.Dead = q.figures.Total
+	}
+	j.In, j.Out = c.history.Rates(&q.figures, q.set.CreatedAt, c.now)
+	hooks, _ := c.out.snapshot.hooks.Get(q.name)
+	for _, h := range hooks.by {
+		j.Troubles.Set(figures.FailingScript, h != nil && h.Failing())
+	}
+	j.Troubles.Set(figures.HasDead, j.Dead > 0)
+	j.Troubles.Set(figures.NearlyFull, q.figures.Full(int64(q.set.Values[queueset.MaxDepth])))
+	j.Troubles.Set(figures.IsPaused, q.set.PausedIn || q.set.PausedOut)
+	if !q.isDLQ() && !q.set.PausedOut {
+		j.Troubles.Set(figures.WaitsLong, j.Since != 0 && time.Duration(c.now-j.Since) > figures.LongWait)
+		j.Troubles.Set(figures.LeasesExpire, c.history.Lately(&q.figures).Expires())
+		j.Troubles.Stopped(f)
+	}
+	return j
+}
+
+// folded returns the only queue whose dead messages a queue takes, if the one who asks may look at both: they are shown
+// with that queue. Else it returns "".
+func (s *queueSet) folded(q *queue, may func(string) bool) string {
+	of := s.byDLQ[q.name]
+	if of == nil || of.Len() != 1 || may != nil && !(may(q.name) && may(of.Head().name)) {
+		return ""
+	}
+	return of.Head().name
+}
+
+// queueFigures returns the figures of a queue, without its durations and what is said of it but its state.
 func (c *core) queueFigures(q *queue) QueueFigures {
 	f := QueueFigures{
 		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), Ordered: q.ordered(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
@@ -179,14 +297,20 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 	}
 	hooks, _ := c.out.snapshot.hooks.Get(q.name)
 	f.Hooks = hooks.by
-	k := q.figures.Swept()
-	if k == nil {
-		f.State = c.queueState(q, nil)
-		return f
+	if k := q.figures.Swept(); k != nil {
+		f.KeyFigures = *k
 	}
-	f.KeyFigures = *k
-	f.State = c.queueState(q, &k.States)
+	facts := c.queueFacts(q, f.keysByState())
+	f.State.State = facts.State()
 	return f
+}
+
+// keysByState returns the keys of the queue by state; nil: that is not known.
+func (f *QueueFigures) keysByState() *figures.ByState {
+	if f.SweptAt.IsZero() {
+		return nil
+	}
+	return &f.States
 }
 
 // sweep is the component that looks at all fairness keys of all queues, in slices. The requests

@@ -178,6 +178,7 @@ func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.View, hook.Bounds) 
 }
 
 func (h brokenHook) Rejected(time.Time, string) {} // safe decisions have no delay to reject
+func (h brokenHook) Failing() bool              { return true }
 
 func (h brokenHook) Stats(time.Time) hook.Stats {
 	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}

@@ -19,6 +19,7 @@ func (h simHook) Version() string            { return "1" }
 func (h simHook) Stats(time.Time) hook.Stats { return hook.Stats{} }
 
 func (h simHook) Rejected(time.Time, string) {}
+func (h simHook) Failing() bool              { return false }
 
 func (h simHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial { return hook.Trial{} }
 

@@ -137,7 +137,8 @@ func (tx *Tx) Survey(req *Survey) (state QueueState, oldest time.Time, err error
 	if req.oldest != 0 {
 		oldest = unix(req.oldest)
 	}
-	return c.queueState(q, &req.by), oldest, nil
+	facts := c.queueFacts(q, &req.by)
+	return QueueState{facts.State(), c.stateReason(q, &req.by, facts.State())}, oldest, nil
 }
 
 // Keys asks for a page of the fairness keys of a queue that have messages. The unexported

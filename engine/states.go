@@ -100,10 +100,9 @@ type QueueState struct {
 	Reason string // what share of the ready messages is stopped, by what and how long, or why none is delivered; in a sentence
 }
 
-// queueState returns the state of a queue whose keys are by state as given; nil: that is not known. They may be of a
+// queueFacts returns the states of a queue whose keys are by state as given; nil: that is not known. They may be of a
 // moment ago: a pause, consumers, and that no message is ready, are of now.
-func (c *core) queueState(q *queue, by *figures.ByState) QueueState {
-	var f figures.Facts
+func (c *core) queueFacts(q *queue, by *figures.ByState) (f figures.Facts) {
 	n, known := q.figures.Messages, int64(0)
 	if by != nil {
 		_, known = by.Stopped()
@@ -118,22 +117,25 @@ func (c *core) queueState(q *queue, by *figures.ByState) QueueState {
 	f.Set(KeyPaused, q.set.PausedOut)
 	f.Set(KeyLeased, n.Leased > n.Retrying)
 	f.Set(KeyDelayed, n.Delayed+n.Retrying > 0)
-	s := QueueState{State: f.State()}
-	switch {
-	case s.State == KeyPaused && q.set.PausedOut:
-		s.Reason = pausedReason
-	case s.State == KeyLoading:
-		s.Reason = loadingReason
-	case s.State == KeyLeased:
-		s.Reason = leasedReason(n.Leased - n.Retrying)
-	case s.State == KeyDelayed:
-		s.Reason = delayedReason
-	case s.State == KeyEmpty:
-		s.Reason = emptyReason
+	return f
+}
+
+// stateReason says why a queue is in a state.
+func (c *core) stateReason(q *queue, by *figures.ByState, state KeyState) string {
+	switch n := q.figures.Messages; {
+	case state == KeyPaused && q.set.PausedOut:
+		return pausedReason
+	case state == KeyLoading:
+		return loadingReason
+	case state == KeyLeased:
+		return leasedReason(n.Leased - n.Retrying)
+	case state == KeyDelayed:
+		return delayedReason
+	case state == KeyEmpty:
+		return emptyReason
 	default:
-		s.Reason = c.readyReason(q, by, s.State)
+		return c.readyReason(q, by, state)
 	}
-	return s
 }
 
 // readyReason says what share of the ready messages of a queue is stopped, by what and how long, and why the others are

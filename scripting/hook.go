@@ -122,6 +122,7 @@ type Hook struct {
 	sandbox *Sandbox
 	script  *script
 	root    atomic.Pointer[node] // decision tree in the memo; nil: empty
+	failing atomic.Bool          // the breaker is not closed
 
 	mu       sync.Mutex // guards the fields below; never held while the script runs
 	breaker  breaker
@@ -188,6 +189,7 @@ func (h *Hook) runGuarded(now time.Time, kind hook.Kind, msg *hook.Message, view
 	before := h.breaker.openedAt.IsZero()
 	h.breaker.leave(now.Add(t.Duration), trial, t.Err != nil, within.Errors)
 	closed := h.breaker.openedAt.IsZero()
+	h.failing.Store(!closed)
 	h.count(now, &t)
 	h.mu.Unlock()
 	if changed := h.sandbox.cfg.BreakerChanged; changed != nil && closed != before {
@@ -258,6 +260,9 @@ func (h *Hook) Stats(now time.Time) hook.Stats {
 	}
 	return s
 }
+
+// Failing reports whether the breaker is not closed.
+func (h *Hook) Failing() bool { return h.failing.Load() }
 
 // Try runs the script regardless of the breaker and without counting.
 func (h *Hook) Try(msg *hook.Message, view hook.View, within hook.Bounds) hook.Trial {

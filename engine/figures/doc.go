@@ -38,6 +38,8 @@
 //	idle.go       statistics of keys without messages
 //	busiest.go    the keys with the most deliveries
 //	state.go      why messages are where they are: the rule of states
+//	trouble.go    what operators should look at: the rule of troubles, and queues grouped by them
+//	listing.go    pages of queues, sorted by a column
 //	sweep.go      one look at all keys, for all requests: states, the oldest message, the top keys
 //	history.go    what queues did in the last ten minutes; line.go, the numbers of one of them
 package figures

@@ -64,6 +64,31 @@ func (h *History) Of(q *Queue, created int64) []Moment {
 	return h.moments(&q.line, q.numbers(), max(h.begun, StepAt(created)))
 }
 
+// Rates returns how many messages of a queue that was created at a time were enqueued and delivered in a second, over the
+// last ten to twenty seconds.
+func (h *History) Rates(q *Queue, created, now int64) (in, out float64) {
+	if h.begun == 0 {
+		return 0, 0
+	}
+	step := max(h.begun, h.done-1)
+	n := q.numbers()
+	was := q.line.at(step, n)
+	seconds := max(float64(now-max(beginOf(step), created))/float64(time.Second), 1)
+	return float64(n.Enqueued-was.Enqueued) / seconds, float64(n.Delivered-was.Delivered) / seconds
+}
+
+// Lately returns what has happened in a queue in the last ten minutes.
+func (h *History) Lately(q *Queue) Flow {
+	n := q.numbers()
+	was := q.line.at(max(h.begun, h.done-min(h.done, Steps-1)), n)
+	n.Enqueued -= was.Enqueued
+	n.Delivered -= was.Delivered
+	n.Acked -= was.Acked
+	n.Nacked -= was.Nacked
+	n.Expired -= was.Expired
+	return n.Flow
+}
+
 func (h *History) moments(l *line, now Numbers, first uint32) (list []Moment) {
 	for step := max(first, h.done-Steps+1); step <= h.done && h.begun != 0; step++ {
 		list = append(list, Moment{time.Unix(0, beginOf(step)), l.at(step, now)})

@@ -188,6 +188,8 @@ type Hook interface {
 
 	// Stats returns the statistics since the script was loaded.
 	Stats(now time.Time) Stats
+	// Failing reports whether the breaker is not closed, without waiting for a call that runs.
+	Failing() bool
 	// Try runs the script regardless of the breaker and counts nothing.
 	Try(msg *Message, view View, within Bounds) Trial
 }
