@@ -10,14 +10,14 @@ import (
 // emptyPages are the addresses of all pages that a broker without queues has.
 func emptyPages() map[string]string {
 	return map[string]string{
-		"overview": "#/", "throttles": "#/throttles", "budgets": "#/budgets", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
-		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users", "nodes": "#/nodes",
-		"no queue": "#/queues/nothing", "no budget": "#/budgets/nothing", "no page": "#/nothing",
+		"overview": "#/", "groups": "#/groups", "throttles": "#/throttles", "budgets": "#/budgets", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
+		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users", "audit": "#/audit", "nodes": "#/nodes",
+		"no queue": "#/queues/nothing", "no budget": "#/budgets/nothing", "no group": "#/groups/nothing", "no page": "#/nothing",
 	}
 }
 
 // noValue is what a page says where it computes with something that is not there.
-var noValue = regexp.MustCompile(`\b(NaN|undefined|Infinity|null|\[object)\b|-\d+ (ms|s|min)\b|\ball 0 |\b1 (queues|keys|messages|settings|clients|users|nodes|commands|budgets|throttles)\b`)
+var noValue = regexp.MustCompile(`\b(NaN|undefined|Infinity|null|\[object)\b|-\d+ (ms|s|min)\b|\ball 0 |\b1 (queues|keys|messages|settings|clients|users|nodes|commands|budgets|throttles|groups|members)\b`)
 
 // A broker on its first day: each page of one without queues, and of one whose only queue is empty and
 // then has one message, is accessible, has room and says nothing that is no value. Each page leaves a

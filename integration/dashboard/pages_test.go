@@ -52,7 +52,11 @@ func shop(b *broker) {
 	b.enqueue(25, "orders", `{"order": 5}`, "KEY", "hooli", "BUDGET", "empty")
 	b.enqueue(40, "orders", "later", "KEY", "initech", "DELAY", "3600000")
 	b.enqueue(120, "mails", "Dear Ms Doe", "HEADER", "tenant", "acme")
-	b.enqueue(30, "thumbnails", "resize 17.png")
+	b.do("FILA.GROUP", "OPEN", "import-7", "reports", "summary", "HEADER", "kind", "report")
+	b.do("FILA.GROUP", "OPEN", "nightly", "reports", "all done", "WHEN", "DONE", "EXPIRE", "86400000")
+	b.enqueue(42, "thumbnails", "resize 17.png", "GROUP", "import-7")
+	b.do("FILA.GROUP", "SEAL", "import-7")
+	b.ack(12, "thumbnails")
 	b.do("FILA.QUEUE", "PAUSE", "reports", "OUT")
 }
 
@@ -63,9 +67,9 @@ func everyPage(b *broker) map[string]string {
 		"overview": "#/", "keys": "#/queues/orders", "key": "#/queues/orders/keys/globex", "messages": "#/queues/orders/messages", "consumers": "#/queues/mails/consumers",
 		"message": "#/queues/orders.dlq/messages/" + firstID(b, "orders.dlq"), "dead": "#/queues/orders.dlq/dead",
 		"scripts": "#/queues/mails/scripts", "settings": "#/queues/orders/settings",
-		"topics": "#/topics", "topic": "#/topics/order.placed", "subscriptions": "#/queues/changes/topics",
+		"topics": "#/topics", "topic": "#/topics/order.placed", "subscriptions": "#/queues/changes/topics", "groups": "#/groups", "group": "#/groups/import-7",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
-		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users",
+		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users", "audit": "#/audit",
 	}
 }
 

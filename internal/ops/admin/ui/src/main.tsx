@@ -18,6 +18,7 @@ import { useRoute } from "./route";
 const places: [name: string, path: string, group?: string][] = [
 	["Queues", "queues"],
 	["Topics", "topics"],
+	["Groups", "groups"],
 	["Throttles", "throttles"],
 	["Budgets", "budgets"],
 	["Signals", "signals"],
@@ -29,6 +30,7 @@ const places: [name: string, path: string, group?: string][] = [
 	["Latency", "latency"],
 	["Configuration", "config"],
 	["Users", "users"],
+	["Audit log", "audit"],
 ];
 
 type Phase = { session: Session } | "asking" | "login" | "away";
@@ -104,6 +106,7 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 		}
 		return;
 	}, [said]);
+	const hidden: Record<string, boolean> = { nodes: node === null && place !== "nodes", audit: app.may({ command: "FILA.AUDIT" }) !== "" };
 	const address = route.path.join("/");
 	const before = useRef(address);
 	useEffect(() => {
@@ -129,7 +132,7 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 					<div class={`drawer ${menu ? "open" : ""}`} id="navigation">
 						<nav aria-label="Pages">
 							<ul>
-								{places.filter(([, path]) => path !== "nodes" || node !== null || place === path).map(([name, path, group], i, shown) => (
+								{places.filter(([, path]) => !hidden[path]).map(([name, path, group], i, shown) => (
 									<>
 										{group && shown[i - 1]?.[2] !== group && <li class="group" key={group}>{group}</li>}
 										<li key={path}><a href={`#/${path}`} aria-current={path === place ? "page" : undefined}>{name}</a></li>

@@ -4,11 +4,13 @@ import type { ComponentChildren } from "preact";
 import type { Route } from "../route";
 import { Empty, Page } from "../ui";
 import { key } from "../value";
+import { Audit } from "./audit";
 import { Budgets } from "./budgets";
 import { Clients } from "./clients";
 import { Configuration } from "./config";
 import { Crons } from "./crons";
 import { Events } from "./events";
+import { Groups } from "./groups";
 import { Latency } from "./latency";
 import { Overview } from "./overview";
 import { Queue } from "./queue";
@@ -28,6 +30,8 @@ export function pageOf(route: Route): ComponentChildren {
 			return name === undefined ? <Overview route={route} /> : <Queue key={key(name)} queue={name} route={route} part={part} />;
 		case "topics":
 			return <Topics route={route} />;
+		case "groups":
+			return <Groups route={route} />;
 		case "throttles":
 			return <Throttles route={route} />;
 		case "budgets":
@@ -48,6 +52,8 @@ export function pageOf(route: Route): ComponentChildren {
 			return <Configuration route={route} />;
 		case "users":
 			return <Users route={route} />;
+		case "audit":
+			return <Audit route={route} />;
 	}
 	return <Page title="Not found"><Empty title="There is no such page.">Choose one in the menu.</Empty></Page>;
 }

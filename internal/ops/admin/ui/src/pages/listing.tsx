@@ -1,5 +1,5 @@
-// Lists of named things that are not queues: throttles, budgets, signals, schedules. All are pages
-// of a command with MATCH and CURSOR.
+// Lists of things that are not queues: throttles, budgets, groups, signals, schedules, what was changed.
+// All are pages of a command with CURSOR, most of them with MATCH.
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
@@ -23,8 +23,9 @@ export interface Listing {
 	columns(reload: () => void): Column<Fields>[];
 	id(f: Fields): string;
 	empty: ComponentChildren;
-	filter: string;
+	filter?: string; // label of what filters by name; none: nothing does
 	option?: string;
+	absent?(match: string): ComponentChildren; // what is said beside that nothing matches
 	parse?(reply: unknown): { next: Bytes; items: Fields[] };
 	after?: ComponentChildren;
 }
@@ -45,14 +46,14 @@ export function List({ route, of }: { route: Route; of: Listing }) {
 	return (
 		<Page title={of.title} sub={of.sub} actions={create && <ActionButton primary action={create} />}>
 			{why !== "" ? <Empty title={`You may not see ${of.what}.`}>This {why}.</Empty> : (
-				<Card actions={<Search label={of.filter} shortcut value={match} onChange={(v) => {
+				<Card actions={of.filter !== undefined && <Search label={of.filter} shortcut value={match} onChange={(v) => {
 					setCursor("0");
 					refine(route, { match: v });
 				}} />}>
 					<Failure error={asked.error} />
 					{asked.data === undefined ? !asked.error && <Loading /> : (
 						<Table caption={of.title} rows={result.items} id={of.id} columns={of.columns(asked.reload)}
-							empty={match !== "" ? <Empty title={`Nothing matches ${match}${text(result.next) === "0" ? "." : " on this page: go on to the next."}`} /> : of.empty} />
+							empty={match !== "" ? <Empty title={`Nothing matches ${match}${text(result.next) === "0" ? "." : " on this page: go on to the next."}`}>{of.absent?.(match)}</Empty> : of.empty} />
 					)}
 					<Pager what={of.what} first={cursor === "0"} next={text(result.next) !== "0"} onFirst={() => setCursor("0")} onNext={() => setCursor(result.next)} />
 				</Card>

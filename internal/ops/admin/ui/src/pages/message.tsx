@@ -171,6 +171,9 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	const some = (name: string, v: string) => v !== "" && all.push([name, v]);
 	some("Consumer", text(m.consumer));
 	some("Unique id", text(m.unique));
+	if (text(m.group) !== "") {
+		all.push(["Group", <a href={to(["groups", bytes(m.group)])}>{text(m.group)}</a>]);
+	}
 	some("Throttles", list(m.throttle).map(text).join(", "));
 	some("Budgets", list(m.budgets).map(text).join(", "));
 	if (list(m.budgets).length > 0) {
