@@ -11,6 +11,7 @@ import { ActionButton, Actions, Badge, Card, Choice, Copy, Empty, Facts, Failure
 import { bytes, fields, list, maybe, num, pairs, raw, text } from "../value";
 import { KeyTables, Ordered, State } from "./keys";
 import { statusTone } from "./messages";
+import { TimeLine } from "./timeline";
 
 const shownMax = 64 << 10; // bytes of a payload that are shown
 
@@ -45,7 +46,7 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 	const app = useApp();
 	const why = app.may({ command: "FILA.GET", queue, access: "consume" });
 	const mayExplain = app.may({ command: "FILA.EXPLAIN", queue, access: "either" }) === "";
-	const asked = useReply(why === "" ? ["FILA.GET", queue, id] : null, mayExplain ? 0 : 3000);
+	const asked = useReply(why === "" ? ["FILA.GET", queue, id, "ATTEMPTS"] : null, mayExplain ? 0 : 3000);
 	const done = text(fields(asked.data).status) === "done";
 	const reasons = useReply(why === "" && mayExplain && asked.data && !done ? ["FILA.EXPLAIN", queue, id] : null, 3000);
 	// The message may be large: it is read again only when the explanation says that it has changed.
@@ -74,9 +75,9 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 				{text(m.status) === "dead" ? "It stays here until it is redriven, cancelled or purged." : done ? "It was acked. What is known of it is kept for the KEEPDONE of the queue." : e && <><State state={text(e.state)} /> {text(e.waits_for) !== "" ? <Ordered queue={queue} k={e} /> : text(e.reason)}{maybe(e.position) !== null && num(e.position) > 0 && ` · ${plural(num(e.position), "message")} of its key before it`}</>}
 			</p>
 			{m.error !== null && m.error !== undefined && <p class="failure"><strong>{text(m.reason) ? `Died: ${text(m.reason)}.` : "Last error."}</strong> {text(m.error)}</p>}
-			{text(m.progress) !== "" && <p><strong>Progress.</strong> {text(m.progress)}</p>}
+			<TimeLine m={m} />
+			<h3>Facts</h3>
 			<Facts facts={facts(queue, m)} />
-			{done && <TimeLine m={m} />}
 			<KeyTables k={e ?? {}} />
 			{pairs(m.headers).length > 0 && (
 				<>
@@ -97,22 +98,6 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 function stateOf(reply: Value | undefined): string {
 	const m = fields(reply);
 	return m.status === undefined ? "" : JSON.stringify([m.status, m.attempt, m.deliveries, m.lease_until, m.consumer]);
-}
-
-/** TimeLine is what has become of a message that is done, and when. */
-function TimeLine({ m }: { m: Fields }) {
-	const steps: [string, number | null][] = [["Enqueued", maybe(m.enqueued_at)], ["First leased", maybe(m.first_leased_at)], ["Acked", maybe(m.acked_at)]];
-	const rows = steps.filter(([, at]) => at !== null).map(([name, at], i, all) => ({ name, at, after: i === 0 ? null : (at ?? 0) - (all[i - 1]?.[1] ?? 0) }));
-	return (
-		<>
-			<h3>Time line</h3>
-			<Table caption="Time line" rows={rows} id={(r) => r.name} columns={[
-				{ name: "Step", head: true, cell: (r) => r.name },
-				{ name: "At", cell: (r) => <Time at={r.at} /> },
-				{ name: "After", right: true, cell: (r) => (r.after === null ? "" : duration(r.after)) },
-			]} />
-		</>
-	);
 }
 
 function messageActions(queue: Bytes, id: Bytes, m: Fields, reload: () => void): Action[] {
@@ -155,19 +140,6 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 		["Attempt", count(num(m.attempt))], ["Deliveries", count(num(m.deliveries))],
 		["Enqueued", <><Time at={maybe(m.enqueued_at)} /> ({ago(maybe(m.enqueued_at))})</>],
 	];
-	const time = (name: string, at: Fields[string] | undefined) => {
-		if (maybe(at) !== null) {
-			all.push([name, <><Time at={maybe(at)} /> ({ago(maybe(at))})</>]);
-		}
-	};
-	time("First leased", m.first_leased_at);
-	time("Acked", m.acked_at);
-	time("Ready at", m.ready_at);
-	time("Leased until", m.lease_until);
-	time("Expires", m.expires_at);
-	time("First failed", m.first_failed_at);
-	time("Last failed", m.last_failed_at);
-	time("Died", m.died_at);
 	const some = (name: string, v: string) => v !== "" && all.push([name, v]);
 	some("Consumer", text(m.consumer));
 	some("Unique id", text(m.unique));
