@@ -13,6 +13,7 @@ import type { Route } from "../route";
 import { ActionButton, Badge, Card, Choice, Empty, Failure, Figure, Figures, Level, Loading, Num, Page, Pager, Search, Table } from "../ui";
 import type { Column, Tone } from "../ui";
 import { bytes, key, list, maybe, num, page, text } from "../value";
+import { FirstSteps, useFirst } from "./first";
 import { State } from "./keys";
 
 /** oldMs is from when on a ready message has waited too long; it is that of the alert. */
@@ -56,12 +57,12 @@ export function troubles(q: Fields): Trouble[] {
 	return all;
 }
 
-export function createQueue(after?: () => void): Action {
+export function createQueue(after?: () => void, name?: string): Action {
 	return {
 		label: "New queue",
 		need: { command: "FILA.QUEUE CREATE" },
 		fields: [
-			{ name: "name", label: "Name", required: true },
+			{ name: "name", label: "Name", required: true, value: name },
 			{ name: "attempts", label: "Attempts before a message is dead", kind: "number", min: 1, placeholder: "10" },
 			{ name: "visibility", label: "Visibility timeout, ms", kind: "number", min: 1, placeholder: "30000" },
 			{ name: "dlq", label: "Dead-letter queue", placeholder: "made with the queue" },
@@ -84,6 +85,7 @@ export function Overview({ route }: { route: Route }) {
 	const match = route.query.get("match") ?? "";
 	const show = route.query.get("show") ?? "all";
 	const [cursor, setCursor] = useState<Bytes>("0");
+	const first = useFirst();
 	const why = app.may({ command: "FILA.FIGURES" }) || app.may({ command: "FILA.STATS" });
 	const query = new URLSearchParams();
 	if (match !== "") {
@@ -109,6 +111,9 @@ export function Overview({ route }: { route: Route }) {
 	}
 	const stats = figures.stats as Fields;
 	const queues = (list(figures.queues) as Fields[]);
+	if (first.shown(stats)) {
+		return <Page title="Queues" sub={<Connection state={live.state} />}><FirstSteps queues={queues} acked={first.acked(stats)} onEnd={first.end} /></Page>;
+	}
 	const wrong = queues.map((q) => ({ q, troubles: troubles(q) }));
 	const shown = show === "wrong" ? wrong.filter((w) => w.troubles.length > 0) : wrong;
 	const next = bytes(figures.next);
