@@ -22,6 +22,9 @@ export interface QueueSettings {
   luatimeout?: number
   luamemory?: number
   breakererrors?: number
+  batch?: number
+  batchwait?: number
+  keepdone?: number
   dlq?: string
   nodlq?: boolean
 }
@@ -43,6 +46,28 @@ export interface JobOptions {
   ttl?: number
   dedup?: string
   unique?: string
+  /** Of messages with the same unique id the last one wins, while the first has not begun. With delay the time starts again, up to maxdelay. */
+  replace?: boolean
+  maxdelay?: number
+  /** 'LEASE': the unique id is free once the message is being handled. */
+  until?: 'LEASE'
+  /** Of BullMQ: unique; with replace and extend (the same here) the last one wins; keepLastIfActive: also while one is handled. */
+  deduplication?: { id: string, ttl?: number, replace?: boolean, extend?: boolean, keepLastIfActive?: boolean, maxDelay?: number }
+  /** How often the message is tried, in place of the queue's. maxattempts is the same, 0 without limit. */
+  attempts?: number
+  maxattempts?: number
+  backoff?: number | { type?: 'exponential' | 'fixed', delay: number }
+  maxbackoff?: number
+  /** The group that waits for this message. */
+  group?: string
+}
+
+/** The options of FILA.GROUP OPEN. */
+export interface GroupOptions extends Omit<JobOptions, 'dedup' | 'unique' | 'replace' | 'maxdelay' | 'until' | 'deduplication'> {
+  /** DONE: dead members keep the group waiting. ENDED is the default of Group, DONE that of a flow. */
+  when?: 'DONE' | 'ENDED'
+  /** After so many milliseconds it is cancelled. */
+  expire?: number
 }
 
 export interface QueueOptions {
@@ -85,8 +110,70 @@ export declare class Result<Value = any> {
   readonly value: Buffer | null
   /** Of a dead message: its last error. */
   readonly error: string | null
+  /** Of a pending message: what its handler has said last. */
+  readonly progress: string | null
   /** The value, as the handler has returned it. */
   readonly returnvalue: Value
+}
+
+/** The message of a flow that has children. Its id is known once it is finished. */
+export declare class FlowJob<Data = any, Value = any> extends AddedJob<Data, Value> {
+  readonly group: string
+}
+
+/** The reply of FILA.GROUP GET. */
+export interface GroupState {
+  state: 'open' | 'sealed' | 'done' | 'cancelled'
+  members: number
+  pending: number
+  done: number
+  dead: number
+  cancelled: number
+  /** The id of the message that was enqueued. */
+  message: string | null
+  error: string | null
+  opened_at: number
+  sealed_at: number | null
+  ended_at: number | null
+}
+
+/** A group of messages: when all of them have ended, its message is enqueued. Messages join with the option group. */
+export declare class Group {
+  constructor(name: string, options?: Pick<QueueOptions, 'connection' | 'settings'>)
+  readonly name: string
+  /** Opens the group, with the message that is enqueued at its end: false if there is a group of the name, which stays as it is. */
+  open(queueName: string, name: string, data: any, options?: GroupOptions): Promise<boolean>
+  /** Has the group take no more members, and returns how many are pending. */
+  seal(): Promise<number>
+  /** Cancels the group, its message and the members that are not being handled: false if it has ended. */
+  cancel(): Promise<boolean>
+  get(): Promise<GroupState | undefined>
+  /** Waits until the group is done or cancelled, or for a number of milliseconds. */
+  wait(timeout?: number): Promise<GroupState | undefined>
+  close(): Promise<void>
+}
+
+export interface Flow {
+  name: string
+  queueName: string
+  data?: any
+  /** Those of GroupOptions for a parent. */
+  opts?: JobOptions & GroupOptions
+  children?: Flow[]
+}
+
+export interface FlowNode {
+  job: AddedJob
+  queueName: string
+  children?: FlowNode[]
+}
+
+/** Adds trees of messages: a parent is enqueued when its children are done. Queues are created when they are missing. */
+export declare class FlowProducer {
+  constructor(options?: QueueOptions)
+  /** Adds a flow in one write. */
+  add(flow: Flow): Promise<FlowNode>
+  close(): Promise<void>
 }
 
 /** A message that is leased. */
@@ -114,6 +201,12 @@ export declare class Job<Data = any> {
   readonly queueName: string
   /** Is aborted when the lease is over too early, such as by FILA.CANCEL. */
   readonly signal: AbortSignal
+  /** Says how far the work is, as text or JSON of at most 1 KiB, and extends the lease. */
+  updateProgress(progress: any): Promise<void>
+  /** The messages of the batch whose first one this is: this one alone without batches. */
+  getBatch(): Job<Data>[]
+  /** Has this message of a batch fail, whatever becomes of the others. */
+  setAsFailed(error: unknown): void
 }
 
 export type Processor<Data = any, Value = any> = (job: Job<Data>, token: string, signal: AbortSignal) => Value | Promise<Value>
@@ -130,6 +223,8 @@ export interface WorkerOptions {
   name?: string
   /** With settings the worker creates a queue that does not exist. Without, it waits for it. */
   settings?: QueueSettings
+  /** The processor gets up to size messages of one key: the first one, whose getBatch has all. Concurrency counts batches. */
+  batch?: { size: number }
   /** For how many milliseconds a lease waits, and so about how long close may take. The default is 1000. */
   blockFor?: number
 }
@@ -137,6 +232,8 @@ export interface WorkerOptions {
 export interface WorkerEvents<Data = any, Value = any> {
   completed: [job: Job<Data>, value: Value]
   failed: [job: Job<Data>, error: unknown]
+  /** A handler has called updateProgress. */
+  progress: [job: Job<Data>, progress: any]
   /** The lease of a message is over too early. */
   stalled: [id: string]
   /** An error that the worker survives. Without a listener it is written to standard error. */
@@ -165,4 +262,11 @@ export declare class UnrecoverableError extends Error {}
 export declare class DelayedError extends Error {
   constructor(delay: number, message?: string)
   readonly delay: number
+}
+
+/** Thrown by a handler: no message that names the throttle, as this one does, is delivered for a number of milliseconds. */
+export declare class RateLimitError extends Error {
+  constructor(throttle: string, duration: number, message?: string)
+  readonly throttle: string
+  readonly duration: number
 }

@@ -7,6 +7,7 @@
 'use strict'
 
 const { AsyncLocalStorage } = require('node:async_hooks')
+const { randomUUID } = require('node:crypto')
 const { EventEmitter } = require('node:events')
 const { hostname } = require('node:os')
 const { setTimeout: sleep } = require('node:timers/promises')
@@ -18,7 +19,10 @@ const BLOCK = 1000 // that a lease waits for messages, and FILA.RESULT for a res
 const CROWDED = 50 // that FILA.RESULT waits while others wait for a connection
 const SILENCE = 30000 // after which a connection is given up whose broker does not reply
 
-const OPTIONS = ['key', 'weight', 'cost', 'throttle', 'budget', 'charge', 'priority', 'delay', 'at', 'ttl', 'dedup', 'unique']
+const OPTIONS = [
+  'key', 'weight', 'cost', 'throttle', 'budget', 'charge', 'priority', 'delay', 'at', 'ttl', 'dedup', 'unique', 'replace', 'maxdelay', 'until',
+  'maxattempts', 'backoff', 'maxbackoff', 'group'
+]
 
 // Headers that what a handler adds has from the message that it handles.
 const TRACE = ['traceparent', 'tracestate']
@@ -52,6 +56,17 @@ class DelayedError extends Error {
   }
 }
 
+/** Thrown by a handler: no message that names the throttle is delivered for a number of milliseconds, in any queue. */
+class RateLimitError extends Error {
+  name = 'RateLimitError'
+
+  constructor (throttle, duration, message = 'rate limited') {
+    super(message)
+    this.throttle = throttle
+    this.duration = duration
+  }
+}
+
 // A connection of its own: to a URL, with options of ioredis, or as a client of ioredis has it.
 class Connection {
   #client
@@ -81,6 +96,14 @@ class Connection {
     } finally {
       clearTimeout(silent)
     }
+  }
+
+  // Makes one write of several commands.
+  async transact (commands) {
+    const transaction = this.#client.multi()
+    for (const [name, ...args] of commands) transaction.callBuffer(name, ...args)
+    const replies = await transaction.exec()
+    return replies.map(([error, reply]) => error ?? reply)
   }
 
   close () {
@@ -151,12 +174,41 @@ function creation (queue, settings) {
   return command
 }
 
-function enqueuing (queue, payload, { headers, ...options }) {
-  const command = ['FILA.ENQUEUE', queue, bytes(payload)]
-  for (const [name, values] of Object.entries(options)) {
-    if (!OPTIONS.includes(name)) throw new TypeError(`there is no option ${name}, use one of headers, ${OPTIONS.join(', ')}`)
+// The options of FILA.ENQUEUE for those of BullMQ.
+function translated ({ attempts, backoff, deduplication, ...options }) {
+  if (attempts !== undefined) options.maxattempts = attempts
+  if (typeof backoff === 'object') {
+    options.backoff = backoff.delay
+    if (backoff.type === 'fixed') options.maxbackoff = backoff.delay
+  } else if (backoff !== undefined) {
+    options.backoff = backoff
+  }
+  if (deduplication !== undefined) {
+    const { id, replace = false, extend = replace, ttl, maxDelay, keepLastIfActive = false } = deduplication
+    if (extend !== replace || ttl !== undefined && ttl !== options.delay) {
+      throw new TypeError('deduplication: replace and extend go together, with a ttl that is the delay; use dedup for an id that is remembered for the dedupwindow of the queue')
+    }
+    Object.assign(options, { unique: id, replace: replace || keepLastIfActive, maxdelay: maxDelay, until: keepLastIfActive ? 'LEASE' : undefined })
+  }
+  return options
+}
+
+function enqueuing (queue, payload, options) {
+  return ['FILA.ENQUEUE', queue, bytes(payload), ...flat(options)]
+}
+
+// A group whose message is enqueued when its members have ended.
+function opening (group, queue, payload, { when, expire, ...options }) {
+  return ['FILA.GROUP', 'OPEN', group, queue, bytes(payload), ...flat(options), ...(when ? ['WHEN', when] : []), ...(expire ? ['EXPIRE', expire] : [])]
+}
+
+function flat ({ headers, ...options }) {
+  const command = []
+  for (const [name, values] of Object.entries(translated(options))) {
+    if (!OPTIONS.includes(name)) throw new TypeError(`there is no option ${name}, use one of headers, attempts, deduplication, ${OPTIONS.join(', ')}`)
     for (const value of [values].flat()) {
-      if (value !== undefined) command.push(name.toUpperCase(), value instanceof Date ? value.getTime() : value)
+      if (value === true) command.push(name.toUpperCase())
+      else if (value !== undefined && value !== false) command.push(name.toUpperCase(), value instanceof Date ? value.getTime() : value)
     }
   }
   const trace = handled.getStore()?.headers ?? {}
@@ -172,18 +224,26 @@ function acking (job, value) {
   return ['FILA.ACK', job.queueName, job.token, 'RESULT', resultOf(value) ?? '']
 }
 
+function extending (job, duration) {
+  return ['FILA.EXTEND', job.queueName, job.token, duration]
+}
+
 function nacking (job, error) {
   const command = ['FILA.NACK', job.queueName, job.token, 'ERROR', String(error)]
   if (error instanceof UnrecoverableError) command.push('DEAD')
   else if (error instanceof DelayedError) command.push('DELAY', error.delay)
+  else if (error instanceof RateLimitError) command.push('HOLD', error.throttle, error.duration)
   return command
 }
 
 /** A message that is leased. */
 class Job {
   #lost = new AbortController()
+  #worker
+  #batch = [this]
 
-  constructor ([receipt, payload, headers, key, attempt, deliveries, enqueuedAt, leaseUntil, queue]) {
+  constructor (worker, [receipt, payload, headers, key, attempt, deliveries, enqueuedAt, leaseUntil, queue]) {
+    this.#worker = worker
     this.token = receipt.toString()
     this.id = this.token.split(':')[0]
     this.payload = payload
@@ -209,9 +269,28 @@ class Job {
     return this.#lost.signal
   }
 
+  /** Says how far the work is, as text or JSON of at most 1 KiB, and extends the lease. Results and the dashboard show it. */
+  async updateProgress (progress) {
+    await this.#worker.progress(this, progress)
+  }
+
+  /** The messages of the batch whose first one this is. */
+  getBatch () {
+    return this.#batch
+  }
+
+  /** Has this message of a batch fail, whatever becomes of the others. */
+  setAsFailed (error) {
+    this.failure = error
+  }
+
   // For Worker.
   lose (reason) {
     this.#lost.abort(reason)
+  }
+
+  lead (batch) {
+    this.#batch = batch
   }
 }
 
@@ -223,6 +302,7 @@ class Result {
     this.status = fields.status.toString()
     this.value = fields.value
     this.error = fields.error?.toString() ?? null
+    this.progress = fields.progress?.toString() ?? null
   }
 
   /** The value that the handler has returned. */
@@ -231,12 +311,46 @@ class Result {
   }
 }
 
+// Waits for results, on connections of its own.
+class Results {
+  #pool
+  #closed = false
+
+  constructor (to, max = 16) {
+    this.#pool = new Pool(to, max)
+  }
+
+  async of (queue, id, { timeout = Infinity, signal } = {}) {
+    const end = Date.now() + timeout
+    for (;;) {
+      const left = Math.max(0, end - Date.now())
+      try {
+        const reply = await this.#pool.use((connection, crowded) => {
+          const wait = Math.min(left, crowded ? CROWDED : BLOCK)
+          return connection.call(['FILA.RESULT', queue, id, ...(wait > 0 ? ['BLOCK', Math.ceil(wait)] : [])])
+        })
+        const result = reply === null ? undefined : new Result(reply)
+        if (result?.status !== 'pending' || left === 0 || signal?.aborted) return result
+      } catch (e) {
+        if (refused(e) && !TEMPORARY.test(e.message) || left === 0 || signal?.aborted || this.#closed) throw e
+        await sleep(Math.min(left, PAUSE))
+      }
+    }
+  }
+
+  close () {
+    this.#closed = true
+    this.#pool.close()
+  }
+}
+
 /** A message that Queue.add has stored. */
 class AddedJob {
-  #queue
+  #results
 
-  constructor (queue, id, name, data) {
-    this.#queue = queue
+  constructor (results, queueName, id, name, data) {
+    this.#results = results
+    this.queueName = queueName
     this.id = id
     this.name = name
     this.data = data
@@ -244,7 +358,7 @@ class AddedJob {
 
   /** Resolves to what the handler returned, or is rejected with its error once the message is dead. */
   async waitUntilFinished (timeout) {
-    const result = await this.#queue.result(this.id, { timeout })
+    const result = await this.#results.of(this.queueName, this.id, { timeout })
     if (result?.status === 'done') return result.returnvalue
     if (result?.status === 'dead') throw new Error(result.error)
     throw new Error(result ? `message ${this.id} is not finished after ${timeout} ms` : `the result of message ${this.id} is not known`)
@@ -256,13 +370,12 @@ class Queue {
   #settings
   #connection
   #results
-  #closed = false
 
-  constructor (name, { connection, settings = {}, resultConnections = 16 } = {}) {
+  constructor (name, { connection, settings = {}, resultConnections } = {}) {
     this.name = name
     this.#settings = settings
     this.#connection = new Connection(connection)
-    this.#results = new Pool(connection, resultConnections)
+    this.#results = new Results(connection, resultConnections)
   }
 
   /** Creates the queue unless it exists. */
@@ -271,9 +384,9 @@ class Queue {
   }
 
   /** Stores a message with data as JSON and its name as the header name. */
-  async add (name, data, { headers, ...options } = {}) {
-    const id = await this.enqueue(JSON.stringify(data) ?? '', { ...options, headers: { name, ...headers } })
-    return new AddedJob(this, id, name, data)
+  async add (name, data, options = {}) {
+    const id = await this.enqueue(...packed(name, data, options))
+    return new AddedJob(this.#results, this.name, id, name, data)
   }
 
   /** Stores a message with a payload as it is, and returns its id. */
@@ -289,27 +402,166 @@ class Queue {
   }
 
   /** Waits for what becomes of a message, without a timeout until it has ended; undefined if it is not known. */
-  async result (id, { timeout = Infinity, signal } = {}) {
-    const end = Date.now() + timeout
-    for (;;) {
-      const left = Math.max(0, end - Date.now())
-      try {
-        const reply = await this.#results.use((connection, crowded) => {
-          const wait = Math.min(left, crowded ? CROWDED : BLOCK)
-          return connection.call(['FILA.RESULT', this.name, id, ...(wait > 0 ? ['BLOCK', Math.ceil(wait)] : [])])
-        })
-        const result = reply === null ? undefined : new Result(reply)
-        if (result?.status !== 'pending' || left === 0 || signal?.aborted) return result
-      } catch (e) {
-        if (refused(e) && !TEMPORARY.test(e.message) || left === 0 || signal?.aborted || this.#closed) throw e
-        await sleep(Math.min(left, PAUSE))
-      }
-    }
+  result (id, options) {
+    return this.#results.of(this.name, id, options)
   }
 
   /** Closes the connections. */
   async close () {
-    this.#closed = true
+    this.#connection.close()
+    this.#results.close()
+  }
+}
+
+// The payload and the options of a message with a name and data.
+function packed (name, data, { headers, ...options } = {}) {
+  return [JSON.stringify(data) ?? '', { ...options, headers: { name, ...headers } }]
+}
+
+/** A group of messages: when all of them have ended, its message is enqueued. Messages join with the option group. */
+class Group {
+  #connection
+  #settings
+
+  constructor (name, { connection, settings = {} } = {}) {
+    this.name = name
+    this.#settings = settings
+    this.#connection = new Connection(connection)
+  }
+
+  /** Opens the group, with the message that is enqueued at its end: false if there is a group of the name, which stays as it is. */
+  async open (queueName, name, data, options = {}) {
+    const command = opening(this.name, queueName, ...packed(name, data, options))
+    try {
+      return await this.#connection.call(command) === 1
+    } catch (e) {
+      if (!refused(e, 'NOQUEUE')) throw e
+    }
+    await this.#connection.call(creation(queueName, this.#settings))
+    return await this.#connection.call(command) === 1
+  }
+
+  /** Has the group take no more members, and returns how many are pending. */
+  seal () {
+    return this.#connection.call(['FILA.GROUP', 'SEAL', this.name])
+  }
+
+  /** Cancels the group, its message and the members that are not being handled: false if it has ended. */
+  async cancel () {
+    return await this.#connection.call(['FILA.GROUP', 'CANCEL', this.name]) === 1
+  }
+
+  /** The state of the group and the numbers of its members; undefined if it is not known. */
+  get () {
+    return stateOf(this.#connection, this.name)
+  }
+
+  /** Waits until the group is done or cancelled, or for a timeout, and returns what get does. */
+  wait (timeout) {
+    return ended(this.#connection, this.name, timeout)
+  }
+
+  /** Closes the connection. */
+  async close () {
+    this.#connection.close()
+  }
+}
+
+async function stateOf (connection, group) {
+  const reply = await connection.call(['FILA.GROUP', 'GET', group])
+  if (reply === null) return undefined
+  const state = {}
+  for (let i = 0; i < reply.length; i += 2) state[reply[i].toString()] = Buffer.isBuffer(reply[i + 1]) ? reply[i + 1].toString() : reply[i + 1]
+  return state
+}
+
+// Groups have no reply that waits.
+async function ended (connection, group, timeout = Infinity) {
+  for (let end = Date.now() + timeout, pause = 10; ; pause = Math.min(2 * pause, PAUSE)) {
+    let state
+    try {
+      state = await stateOf(connection, group)
+      if (state === undefined || state.ended_at !== null || Date.now() >= end) return state
+    } catch (e) {
+      if (refused(e) && !TEMPORARY.test(e.message) || Date.now() >= end) throw e
+    }
+    await sleep(Math.min(pause, Math.max(end - Date.now(), 1)))
+  }
+}
+
+/** The message of a flow that has children, which is enqueued after them. */
+class FlowJob extends AddedJob {
+  #connection
+
+  constructor (results, connection, group, { queueName, name, data }) {
+    super(results, queueName, undefined, name, data)
+    this.#connection = connection
+    this.group = group
+  }
+
+  async waitUntilFinished (timeout = Infinity) {
+    const end = Date.now() + timeout
+    const state = await ended(this.#connection, this.group, timeout)
+    if (state?.state !== 'done') throw new Error(state ? `group ${this.group} is ${state.state}: ${state.pending} pending, ${state.dead} dead${state.error ? `, ${state.error}` : ''}` : `group ${this.group} is not known`)
+    this.id = state.message
+    return super.waitUntilFinished(Math.max(end - Date.now(), 0))
+  }
+}
+
+/** Adds trees of messages: a parent is enqueued when its children are done. Queues are created when they are missing, with settings. */
+class FlowProducer {
+  #connection
+  #results
+  #settings
+
+  constructor ({ connection, settings = {}, resultConnections } = {}) {
+    this.#settings = settings
+    this.#connection = new Connection(connection)
+    this.#results = new Results(connection, resultConnections)
+  }
+
+  /** Adds a flow, { name, queueName, data, opts, children }, in one write. Returns { job, children } for each of its messages. */
+  async add (flow) {
+    if (!flow.children?.length) throw new TypeError('a flow has children, use Queue.add for one message')
+    const commands = []
+    const nodes = []
+    const tree = this.#plan(flow, undefined, commands, nodes)
+    await this.#create(new Set(nodes.map(n => n.queueName)))
+    const replies = await this.#connection.transact(commands)
+    const error = replies.find(r => r instanceof Error)
+    if (error) { // the others were applied
+      await this.#connection.call(['FILA.GROUP', 'CANCEL', tree.job.group])
+      throw error
+    }
+    commands.forEach(([name], i) => { if (name === 'FILA.ENQUEUE') nodes[i].job.id = replies[i].toString() })
+    return tree
+  }
+
+  // Notes the commands of a flow, and for each the node that it concerns.
+  #plan (flow, outer, commands, nodes) {
+    const { name, queueName, data, opts, children = [] } = flow
+    const [payload, { when = 'DONE', expire, ...options }] = packed(name, data, { ...opts, ...(outer && { group: outer }) })
+    const note = (node, command) => { commands.push(command); nodes.push(node) }
+    if (children.length === 0) {
+      const node = { queueName, job: new AddedJob(this.#results, queueName, undefined, name, data) }
+      note(node, enqueuing(queueName, payload, options))
+      return node
+    }
+    const group = `flow:${randomUUID()}`
+    const node = { queueName, job: new FlowJob(this.#results, this.#connection, group, flow) }
+    note(node, opening(group, queueName, payload, { ...options, when, expire }))
+    node.children = children.map(child => this.#plan(child, group, commands, nodes))
+    note(node, ['FILA.GROUP', 'SEAL', group])
+    return node
+  }
+
+  async #create (queues) {
+    if (await this.#connection.call(['EXISTS', ...queues]) === queues.size) return
+    for (const queue of queues) await this.#connection.call(creation(queue, this.#settings))
+  }
+
+  /** Closes the connections. */
+  async close () {
     this.#connection.close()
     this.#results.close()
   }
@@ -317,7 +569,8 @@ class Queue {
 
 /**
  * Hands up to concurrency messages at a time to a processor. lockDuration is the time of a lease, which is extended
- * at a third of it; after it the messages of a worker that died are delivered again.
+ * at a third of it; after it the messages of a worker that died are delivered again. With batch, { size }, the processor gets the
+ * first of up to size messages of one key, whose getBatch has all of them.
  */
 class Worker extends EventEmitter {
   #processor
@@ -325,6 +578,7 @@ class Worker extends EventEmitter {
   #lockDuration
   #blockFor
   #settings
+  #batch
   #connection
   #leases // a connection that blocks
   #busy = new Set() // promises
@@ -333,7 +587,7 @@ class Worker extends EventEmitter {
   #closing
   #stopping = false
 
-  constructor (name, processor, { connection, concurrency = 1, lockDuration = 30000, autorun = true, name: consumer, settings, blockFor = BLOCK } = {}) {
+  constructor (name, processor, { connection, concurrency = 1, lockDuration = 30000, autorun = true, name: consumer, settings, batch, blockFor = BLOCK } = {}) {
     super()
     this.name = name
     this.consumer = consumer ?? `${hostname()}:${process.pid}`
@@ -342,6 +596,7 @@ class Worker extends EventEmitter {
     this.#lockDuration = lockDuration
     this.#blockFor = blockFor
     this.#settings = settings
+    this.#batch = batch
     this.#connection = new Connection(connection)
     this.#leases = new Connection(connection)
     if (autorun) this.run()
@@ -376,17 +631,20 @@ class Worker extends EventEmitter {
     await Promise.all(this.#busy)
   }
 
-  async #lease (count) {
+  async #lease (free) {
     let leased
     try {
-      leased = await this.#leases.call(['FILA.LEASE', this.name, 'COUNT', count, 'BLOCK', this.#blockFor,
+      const count = this.#batch ? [this.#batch.size, 'SAMEKEY'] : [free]
+      leased = await this.#leases.call(['FILA.LEASE', this.name, 'COUNT', ...count, 'BLOCK', this.#blockFor,
         'VISIBILITY', this.#lockDuration, 'CONSUMER', this.consumer], this.#blockFor)
     } catch (e) {
       await this.#missed(e)
       return
     }
-    for (const job of leased.map(fields => new Job(fields))) {
-      const work = this.#stopping ? this.#release(job) : this.#handle(job)
+    const jobs = leased.map(fields => new Job(this, fields))
+    if (this.#batch) jobs[0]?.lead(jobs)
+    for (const job of this.#batch ? jobs.slice(0, 1) : jobs) {
+      const work = this.#stopping ? Promise.all(job.getBatch().map(j => this.#release(j))) : this.#handle(job)
       this.#busy.add(work)
       work.finally(() => {
         this.#busy.delete(work)
@@ -418,26 +676,39 @@ class Worker extends EventEmitter {
     }
   }
 
-  async #handle (job) {
-    const timer = setInterval(() => this.#extend(job), this.#lockDuration / 3)
+  async #handle (first) {
+    const jobs = first.getBatch()
+    const lost = new AbortController() // all of them
+    const extend = async job => {
+      await this.#extend(job)
+      if (jobs.every(j => j.signal.aborted)) lost.abort(job.signal.reason)
+    }
+    const timer = setInterval(() => jobs.forEach(extend), this.#lockDuration / 3)
+    let value, error
     try {
-      let value, command
-      try {
-        value = await handled.run(job, async () => this.#processor(job, job.token, job.signal))
-        command = acking(job, value)
-      } catch (e) {
-        clearInterval(timer)
-        await this.#fail(job, e)
-        return
-      }
-      clearInterval(timer)
+      value = await handled.run(first, async () => this.#processor(first, first.token, lost.signal))
+    } catch (e) {
+      error = e ?? new Error('the processor has thrown nothing')
+    }
+    clearInterval(timer)
+    await Promise.all(jobs.map(job => this.#end(job, job.failure ?? error, this.#batch ? undefined : value)))
+  }
+
+  async #end (job, error, value) {
+    try {
+      if (error !== undefined) return await this.#fail(job, error)
       if (job.signal.aborted) return // the ack would change nothing
+      let command
+      try {
+        command = acking(job, value)
+      } catch (e) { // a value that is no JSON
+        return await this.#fail(job, e)
+      }
       try {
         await this.#settle(command)
       } catch (e) {
         if (!refused(e)) throw e
-        await this.#fail(job, e) // such as for a result that is too big
-        return
+        return await this.#fail(job, e) // such as for a result that is too big
       }
       this.#emit('completed', job, value)
     } catch (e) {
@@ -446,7 +717,15 @@ class Worker extends EventEmitter {
   }
 
   async #fail (job, error) {
-    if (!job.signal.aborted) await this.#settle(nacking(job, error))
+    if (!job.signal.aborted) {
+      try {
+        await this.#settle(nacking(job, error))
+      } catch (e) {
+        if (!(error instanceof RateLimitError) || !refused(e, 'INVALID')) throw e
+        this.#report(e)
+        await this.#settle(nacking(job, String(error))) // the message does not name the throttle
+      }
+    }
     this.#emit('failed', job, error)
   }
 
@@ -464,17 +743,30 @@ class Worker extends EventEmitter {
     }
   }
 
+  // For Job.updateProgress.
+  async progress (job, progress) {
+    try {
+      await this.#connection.call([...extending(job, this.#lockDuration), 'PROGRESS', typeof progress === 'string' ? progress : JSON.stringify(progress)])
+    } catch (e) {
+      if (refused(e, 'LEASELOST') || refused(e, 'CANCELLED')) this.#lose(job, e)
+      throw e
+    }
+    this.#emit('progress', job, progress)
+  }
+
   async #extend (job) {
     try {
-      await this.#connection.call(['FILA.EXTEND', job.queueName, job.token, this.#lockDuration])
+      await this.#connection.call(extending(job, this.#lockDuration))
     } catch (e) {
-      if (!refused(e) || TEMPORARY.test(e.message)) {
-        this.#report(e)
-      } else if (!job.signal.aborted) {
-        job.lose(e)
-        this.#emit('stalled', job.id)
-      }
+      if (!refused(e) || TEMPORARY.test(e.message)) this.#report(e)
+      else this.#lose(job, e)
     }
+  }
+
+  #lose (job, error) {
+    if (job.signal.aborted) return
+    job.lose(error)
+    this.#emit('stalled', job.id)
   }
 
   #emit (event, ...args) {
@@ -491,4 +783,4 @@ class Worker extends EventEmitter {
   }
 }
 
-module.exports = { Queue, Worker, Job, Result, AddedJob, UnrecoverableError, DelayedError }
+module.exports = { Queue, Worker, FlowProducer, Group, Job, Result, AddedJob, FlowJob, UnrecoverableError, DelayedError, RateLimitError }

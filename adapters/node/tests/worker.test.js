@@ -59,7 +59,7 @@ describe('a worker', { concurrency: true }, () => {
     assert.deepEqual((await completed)[1], { of: { to: 'you' } })
     assert.equal(await broker.info('jobs', 'max_attempts'), 7)
     assert.equal(await queue.result('019b76da-a800-7a3c-8f00-4b1a52c5d0e1', { timeout: 0 }), undefined)
-    await assert.rejects(queue.add('greet', {}, { attempts: 3 }), /there is no option attempts/)
+    await assert.rejects(queue.add('greet', {}, { tries: 3 }), /there is no option tries/)
     assert.deepEqual(errors, []) // the queue did not exist at first
   })
 
