@@ -141,84 +141,129 @@ func TestGroupsThroughAFollower(t *testing.T) {
 	s.out("q", "all")
 }
 
-// TestGroupsAreDoneOnceUnderKills has workers end the members of many groups, some of which die and are redriven, while the
+// TestGroupsAreDoneOnceUnderKills has workers end the members of groups, some of which die and are redriven, while the
 // broker is killed: the message of each group is enqueued once, with counts that are exact.
 func TestGroupsAreDoneOnceUnderKills(t *testing.T) {
 	t.Parallel()
-	groups, members, workers, kills := 20, 20, 4, 2
-	if !testing.Short() {
-		groups, members, workers, kills = 200, 100, 8, 10
+	for _, form := range []struct {
+		name       string
+		quick, all groupsUnderKills
+	}{
+		{"many", groupsUnderKills{groups: 20, members: 20, kills: 2}, groupsUnderKills{groups: 1000, members: 1000, kills: 20}},
+		{"one", groupsUnderKills{groups: 1, members: 1000, kills: 1}, groupsUnderKills{groups: 1, members: 1_000_000, kills: 3}},
+	} {
+		t.Run(form.name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() {
+				form.quick.run(t)
+			} else {
+				form.all.run(t)
+			}
+		})
 	}
+}
+
+// groupsUnderKills are groups with as many members each, and kills of the broker while these end.
+type groupsUnderKills struct{ groups, members, kills int }
+
+func (x groupsUnderKills) run(t *testing.T) {
 	b := kit.Serve(t)
 	c := kit.Connect(t, b.Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "in", "MAXATTEMPTS", 1, "VISIBILITY", 600_000)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "out")
-	for g := range groups {
-		name := fmt.Sprint("g", g)
-		kit.Do(t, c, "FILA.GROUP", "OPEN", name, "out", name, "WHEN", []string{"DONE", "ENDED"}[g%2])
-		for m := range members {
-			kit.Do(t, c, "FILA.ENQUEUE", "in", fmt.Sprint(m), "KEY", name, "GROUP", name)
-		}
-		kit.Do(t, c, "FILA.GROUP", "SEAL", name)
+	for g := range x.groups {
+		x.fill(t, c, fmt.Sprint("g", g), []string{"DONE", "ENDED"}[g%2])
 	}
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var all sync.WaitGroup
-	for w := range workers {
-		all.Go(func() {
-			c := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 2 + w%2, MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolSize: 1})
-			defer func() { _ = c.Close() }()
-			for n := w; ctx.Err() == nil; n++ {
-				ds, err := leased(c.Do(ctx, "FILA.LEASE", "in", "COUNT", 5, "VISIBILITY", 2000, "BLOCK", 100).Val())
-				if err != nil || len(ds) == 0 {
-					time.Sleep(2 * time.Millisecond)
-					continue
-				}
-				for i := range ds {
-					answer := []any{"FILA.ACK", "in", ds[i].receipt}
-					if (n+i)%20 == 0 {
-						answer = []any{"FILA.NACK", "in", ds[i].receipt, "DEAD"}
-					}
-					for ctx.Err() == nil {
-						if err := c.Do(ctx, answer...).Err(); err == nil || strings.HasPrefix(err.Error(), "LEASELOST") {
-							break
-						}
-						time.Sleep(5 * time.Millisecond)
-					}
-				}
-				if n%50 == 0 {
-					_ = c.Do(ctx, "FILA.REDRIVE", "in.dlq").Err() // what it does not move, another will
-				}
-			}
-		})
+	for w := range 4 {
+		all.Go(func() { x.work(ctx, b.Addr(), w) })
 	}
-	for range kills {
+	for kill := range x.kills {
 		c := kit.Connect(t, b.Addr(), 3)
 		testkit.Eventually(t, "members are acked", func() bool {
 			m := kit.Mapped(t, kit.Do(t, c, "FILA.STATS", "in"))
-			acked, _ := m["acked"].(int64) // since the start
-			return acked >= int64(groups*members/(kills+4)) || m["ready"] == int64(0)
+			left, _ := m["ready"].(int64)
+			return left <= int64(x.groups*x.members*(x.kills-kill)/(x.kills+1))
 		})
 		kit.Kill(t, b)
 		kit.Start(t, b)
 	}
 	c = kit.Connect(t, b.Addr(), 3)
-	testkit.Eventually(t, "all groups are done", func() bool {
-		_ = c.Do(ctx, "FILA.REDRIVE", "in.dlq").Err()
-		for g := range groups {
-			if kit.Mapped(t, kit.Do(t, c, "FILA.GROUP", "GET", fmt.Sprint("g", g)))["state"] != "done" {
-				return false
-			}
-		}
-		return true
-	})
+	for g := range x.groups {
+		testkit.Eventually(t, "a group is done", func() bool {
+			_ = c.Do(ctx, "FILA.REDRIVE", "in.dlq").Err()
+			return kit.Mapped(t, kit.Do(t, c, "FILA.GROUP", "GET", fmt.Sprint("g", g)))["state"] == "done"
+		})
+	}
 	end()
 	all.Wait()
-	for g := range groups {
+	x.judge(t, c)
+	kit.Kill(t, b)
+	wantOutput(t, 0, "everything is in order", "check", b.Data())
+}
+
+// fill opens a group, enqueues its members and seals it.
+func (x groupsUnderKills) fill(t *testing.T, c *redis.Client, name, when string) {
+	t.Helper()
+	kit.Do(t, c, "FILA.GROUP", "OPEN", name, "out", name, "WHEN", when)
+	for m := 0; m < x.members; {
+		p := c.Pipeline()
+		for ; m < x.members && p.Len() < 500; m++ {
+			p.Do(t.Context(), "FILA.ENQUEUE", "in", fmt.Sprint(m), "KEY", name, "GROUP", name)
+		}
+		if _, err := p.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kit.Do(t, c, "FILA.GROUP", "SEAL", name)
+}
+
+// work acks what it leases, but for one in twenty, which is dead, and now and then redrives those. An answer that a kill
+// has lost is given again.
+func (x groupsUnderKills) work(ctx context.Context, addr string, w int) {
+	c := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2 + w%2, MaxRetries: -1, ReadTimeout: testkit.Patience(), PoolSize: 1})
+	defer func() { _ = c.Close() }()
+	answer := func(args ...any) {
+		for ctx.Err() == nil {
+			if err := c.Do(ctx, args...).Err(); err == nil || strings.HasPrefix(err.Error(), "LEASELOST") {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	for n := w; ctx.Err() == nil; n++ {
+		ds, err := leased(c.Do(ctx, "FILA.LEASE", "in", "COUNT", 20, "VISIBILITY", 2000, "BLOCK", 100).Val())
+		if err != nil || len(ds) == 0 {
+			time.Sleep(2 * time.Millisecond)
+			continue
+		}
+		ack := []any{"FILA.ACK", "in"}
+		for i := range ds {
+			if (n+i)%20 == 0 {
+				answer("FILA.NACK", "in", ds[i].receipt, "DEAD")
+			} else {
+				ack = append(ack, ds[i].receipt)
+			}
+		}
+		if len(ack) > 2 {
+			answer(ack...)
+		}
+		if n%50 == 0 {
+			_ = c.Do(ctx, "FILA.REDRIVE", "in.dlq").Err() // what it does not move, another will
+		}
+	}
+}
+
+// judge fails the test unless each group counts all of its members, and has enqueued its message once.
+func (x groupsUnderKills) judge(t *testing.T, c *redis.Client) {
+	t.Helper()
+	for g := range x.groups {
 		m := kit.Mapped(t, kit.Do(t, c, "FILA.GROUP", "GET", fmt.Sprint("g", g)))
 		done, _ := m["done"].(int64)
 		dead, _ := m["dead"].(int64)
-		if m["members"] != int64(members) || done+dead != int64(members) || g%2 == 0 && dead != 0 {
+		if m["members"] != int64(x.members) || done+dead != int64(x.members) || g%2 == 0 && dead != 0 {
 			t.Errorf("group %d is %v", g, m)
 		}
 	}
@@ -240,9 +285,7 @@ func TestGroupsAreDoneOnceUnderKills(t *testing.T) {
 			t.Errorf("the message of %s was enqueued %d times", name, n)
 		}
 	}
-	if len(seen) != groups {
-		t.Errorf("%d groups have a message, want %d", len(seen), groups)
+	if len(seen) != x.groups {
+		t.Errorf("%d groups have a message, want %d", len(seen), x.groups)
 	}
-	kit.Kill(t, b)
-	wantOutput(t, 0, "everything is in order", "check", b.Data())
 }
