@@ -265,7 +265,7 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	case q.isDLQ():
 		status = StatusDead
 	}
-	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: priorityMax - min(m.rank, priorityMax), record: f.m.body}
+	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: storage.PriorityMax - min(m.rank, storage.PriorityMax), record: f.m.body}
 	v.Weight, v.Progress = m.key.weight, c.leases.progressOf(m)
 	v.Group = c.groups.nameOf(m)
 	at := m.tied().firstLeased
@@ -398,7 +398,7 @@ func (r *record) arrived() int64 {
 	if d := r.message.Dead; d != nil {
 		return d.DiedAt
 	}
-	return idNanos(r.mk.ID)
+	return r.mk.ID.Nanos()
 }
 
 // failure returns the error of a message that has failed or is dead, which may be empty, and its cause as it was named.

@@ -262,7 +262,7 @@ func TestALeaseOfManyMessagesYieldsToOtherClients(t *testing.T) {
 				t.Fatalf("%d messages in %d turns: %v", len(ds), turns, task.Err())
 			}
 			for i, d := range ds[1:] {
-				if idNanos(d.Receipt.ID) < idNanos(ds[i].Receipt.ID) {
+				if d.Receipt.ID.Nanos() < ds[i].Receipt.ID.Nanos() {
 					t.Fatal("the messages are not in order")
 				}
 			}

@@ -282,7 +282,7 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 		n := 0
 		c.spend(len(p.found))
 		for i := range p.found {
-			if f := &p.found[i]; idNanos(f.m.id) <= req.newest && c.discard(&p.changeLog, f) {
+			if f := &p.found[i]; f.m.id.Nanos() <= req.newest && c.discard(&p.changeLog, f) {
 				n++
 			}
 		}

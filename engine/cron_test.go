@@ -104,7 +104,7 @@ func TestATickIsAMessage(t *testing.T) {
 		t.Fatalf("%d messages", len(ds))
 	}
 	d := ds[0]
-	if string(d.Payload()) != "hello" || d.Key != "k" || RankOf(d.Receipt.ID) != 0 {
+	if string(d.Payload()) != "hello" || d.Key != "k" || d.Receipt.ID.Rank() != 0 {
 		t.Errorf("%+v", d)
 	}
 	var headers []string

@@ -52,7 +52,7 @@ func (d *Delivery) Payload() []byte { return d.message.Payload }
 func (d *Delivery) Headers() []Header { return d.message.Headers }
 
 // Priority returns the priority of the message, 0 to 9.
-func (d *Delivery) Priority() uint8 { return priorityMax - d.mk.Rank }
+func (d *Delivery) Priority() uint8 { return storage.PriorityMax - d.mk.Rank }
 
 // Held returns how many bytes Release would free.
 func (d *Delivery) Held() int { return len(d.record) }

@@ -108,9 +108,9 @@ func (c *core) endView(q *queue, f *foundEnd) *View {
 	}
 	v := &View{
 		MessageInfo: MessageInfo{
-			ID: f.id, Status: StatusDone, Attempt: f.rec.Attempts, Deliveries: f.rec.Deliveries, EnqueuedAt: idTime(f.id), Consumer: f.rec.Consumer, Position: -1,
+			ID: f.id, Status: StatusDone, Attempt: f.rec.Attempts, Deliveries: f.rec.Deliveries, EnqueuedAt: f.id.Time(), Consumer: f.rec.Consumer, Position: -1,
 		},
-		Queue: q.name, Key: f.rec.Key, Priority: priorityMax - min(RankOf(f.id), priorityMax), AckedAt: unix(f.rec.At),
+		Queue: q.name, Key: f.rec.Key, Priority: storage.PriorityMax - min(f.id.Rank(), storage.PriorityMax), AckedAt: unix(f.rec.At),
 	}
 	if f.rec.FirstLeasedAt != 0 {
 		v.FirstLeasedAt = unix(f.rec.FirstLeasedAt)
@@ -301,7 +301,7 @@ func (p *donePage) generation(store Store, began int64, pause func()) (full bool
 
 // look looks at a record, unless its id says that it is of another key.
 func (p *donePage) look(id ID, value func() []byte) error {
-	if p.work += recordWork; p.key != "" && idKeyHash(id) != keyHash(p.key) {
+	if p.work += recordWork; p.key != "" && id.KeyHash() != storage.KeyHash(p.key) {
 		return nil
 	}
 	f := &foundEnd{id: id, value: slices.Clone(value())}

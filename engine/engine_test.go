@@ -390,8 +390,8 @@ func TestIDsGrowWhateverTheClockDoes(t *testing.T) {
 }
 
 func TestReceiptsAreReadAsTheyAreWritten(t *testing.T) {
-	id := (&idSource{rng: newCore(DefaultConfig(), storage.NewMemory()).ids.rng}).next(1_700_000_000_123_456_789, keyHash("k"), 5)
-	if ns := idNanos(id); ns != 1_700_000_000_123_456_789 {
+	id := (&idSource{rng: newCore(DefaultConfig(), storage.NewMemory()).ids.rng}).next(1_700_000_000_123_456_789, storage.KeyHash("k"), 5)
+	if ns := id.Nanos(); ns != 1_700_000_000_123_456_789 {
 		t.Errorf("the id says %d", ns)
 	}
 	r := Receipt{ID: id, Fence: 1<<40 + 7}

@@ -132,8 +132,8 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: KEY of %d bytes, the limit is %d", ErrTooBig, len(req.Key), l.Key)
 	case req.Weight > l.Weight:
 		return fmt.Errorf("%w: WEIGHT %d, it must be from 1 to %d", ErrInvalid, req.Weight, l.Weight)
-	case req.Priority != nil && *req.Priority > priorityMax:
-		return fmt.Errorf("%w: PRIORITY %d, it must be from 0 to %d", ErrInvalid, *req.Priority, priorityMax)
+	case req.Priority != nil && *req.Priority > storage.PriorityMax:
+		return fmt.Errorf("%w: PRIORITY %d, it must be from 0 to %d", ErrInvalid, *req.Priority, storage.PriorityMax)
 	case req.Delay < 0 || req.Delay > durationMax:
 		return fmt.Errorf("%w: DELAY must be from 0 to %d ms", ErrInvalid, durationMax.Milliseconds())
 	case len(req.Dedup) > l.Dedup:

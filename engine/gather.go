@@ -109,7 +109,7 @@ func (c *core) gatherTime(k *fairKey, most int64) int64 {
 	case k.gathersUntil == gathersNot:
 		return c.now + wait
 	case k.gathersUntil == gathersByFirst && n > 0:
-		return min(idNanos(k.window.First().id), c.now) + wait // ids may be ahead of the time
+		return min(k.window.First().id.Nanos(), c.now) + wait // ids may be ahead of the time
 	default:
 		return k.gathersUntil
 	}

@@ -220,7 +220,7 @@ func (x *Explanation) noteTTL() {
 // info describes the message in a status.
 func (m *message) info(status string) *MessageInfo {
 	i := &MessageInfo{
-		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: idTime(m.id), Consumer: m.held.Name(),
+		ID: m.id, Status: status, Attempt: m.attempt, Deliveries: m.deliveries, EnqueuedAt: m.id.Time(), Consumer: m.held.Name(),
 		Position: -1, Meta: m.meta(),
 	}
 	if status == StatusLeased {

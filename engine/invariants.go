@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/storage"
 )
 
 // The invariants of the memory, by the numbers of the package comment. Each component checks
@@ -186,7 +187,7 @@ func (x *dueIndex) check(bad report) {
 
 // hashed reports whether the hashes of a key are those of its name, and ids lead to the key.
 func (q *queue) hashed(k *fairKey) bool {
-	return k.hash == hashName(k.name) && slices.Contains(q.keys.withID(keyHash(k.name)), k)
+	return k.hash == hashName(k.name) && slices.Contains(q.keys.withID(storage.KeyHash(k.name)), k)
 }
 
 // checkFairKey verifies the state of a key as its header describes it: the window is ordered, ready

@@ -263,7 +263,7 @@ func (c *core) makeReady(m *message) {
 	k := m.key
 	k.gathersFrom(m)
 	m.status, m.since = ready, c.now
-	if k.window.Add(m, m.Position(), idNanos(m.id) == c.ids.last, c.windowMax()) {
+	if k.window.Add(m, m.Position(), m.id.Nanos() == c.ids.last, c.windowMax()) {
 		c.heads.messages++
 		if k.window.Len() > 2*c.cfg.Window {
 			c.shrink(k.window.Cut(c.cfg.Window))

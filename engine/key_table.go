@@ -2,6 +2,8 @@ package engine
 
 import (
 	"hash/maphash"
+
+	"github.com/faisca/fila/storage"
 )
 
 // keyTable finds the fairness keys of a queue by name, and by the hash of the name that
@@ -28,7 +30,7 @@ import (
 // nothing with 1,000 (Go 1.26).
 type keyTable struct {
 	pages []*keyPage // directory, by the upper bits of the hash; a page may be in several places
-	bits  uint8      // bits of the hash that the directory uses, at most foldBits: 1<<bits places
+	bits  uint8      // bits of the hash that the directory uses, at most storage.KeyHashBits: 1<<bits places
 	n     int        // keys
 }
 
@@ -55,22 +57,24 @@ const (
 )
 
 // nameHash is the hash of a name in a keyTable: its upper bits select the page, its lower
-// bits the slot. The upper foldBits are the hash in ids, multiplied so that each of its bits
+// bits the slot. The upper storage.KeyHashBits are the hash in ids, multiplied so that each of its bits
 // affects the uppermost ones.
 type nameHash uint64
 
 const (
 	foldMix   = 2592157
-	foldUnmix = 417973 // the inverse of foldMix modulo 1<<foldBits
+	foldUnmix = 417973 // the inverse of foldMix modulo 1<<storage.KeyHashBits
 )
 
 // homeOf returns the part of a nameHash that follows from the hash in ids.
 func homeOf(idHash uint32) nameHash {
-	return nameHash(idHash*foldMix&(1<<foldBits-1)) << (64 - foldBits)
+	return nameHash(idHash*foldMix&(1<<storage.KeyHashBits-1)) << (64 - storage.KeyHashBits)
 }
 
-// idHash returns the hash in ids, keyHash of the name.
-func (h nameHash) idHash() uint32 { return uint32(h>>(64-foldBits)) * foldUnmix & (1<<foldBits - 1) }
+// idHash returns the hash in ids, storage.KeyHash of the name.
+func (h nameHash) idHash() uint32 {
+	return uint32(h>>(64-storage.KeyHashBits)) * foldUnmix & (1<<storage.KeyHashBits - 1)
+}
 
 // nameSeed is random for each process, so that tenants cannot choose names of keys that
 // collide.
@@ -78,7 +82,7 @@ var nameSeed = maphash.MakeSeed() //nolint:gochecknoglobals // of the process, n
 
 // hashName returns the hash of a name.
 func hashName(name string) nameHash {
-	return homeOf(keyHash(name)) | nameHash(maphash.String(nameSeed, name)>>foldBits)
+	return homeOf(storage.KeyHash(name)) | nameHash(maphash.String(nameSeed, name)>>storage.KeyHashBits)
 }
 
 // page returns the page of a hash. The table must not be empty.
@@ -212,7 +216,7 @@ func (p *keyPage) grow() {
 // maySplit reports whether a full page may be split. A page that has grown is not: its names
 // share a hash. Nor is one for which the directory would have to exceed its bound.
 func (t *keyTable) maySplit(p *keyPage) bool {
-	if len(p.slots) > pageSlots || p.bits == foldBits {
+	if len(p.slots) > pageSlots || p.bits == storage.KeyHashBits {
 		return false
 	}
 	return p.bits < t.bits || 2*len(t.pages) <= max(directoryFree, t.n/placeKeys)

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/faisca/fila/storage"
 )
 
 func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
@@ -31,7 +33,7 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 			if got != known[name] {
 				t.Fatalf("%q: found %v, it is %v", name, got, known[name])
 			}
-			if slices.Contains(table.withID(keyHash(name)), got) != (got != nil) {
+			if slices.Contains(table.withID(storage.KeyHash(name)), got) != (got != nil) {
 				t.Fatalf("%q is %v, and its ids do not lead to it", name, got)
 			}
 		}
@@ -104,12 +106,12 @@ func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 	var colliding []*fairKey
 	for i := range others {
 		name := fmt.Sprint("tenant-", i)
-		if k := add(name, hashName(name)); k.hash.idHash() != keyHash(name) {
-			t.Fatalf("the hash of %q in ids is %d, not %d", name, keyHash(name), k.hash.idHash())
+		if k := add(name, hashName(name)); k.hash.idHash() != storage.KeyHash(name) {
+			t.Fatalf("the hash of %q in ids is %d, not %d", name, storage.KeyHash(name), k.hash.idHash())
 		}
 		if i < chosen {
 			name = fmt.Sprint("chosen-", i)
-			colliding = append(colliding, add(name, homeOf(idHash)|hashName(name)&(1<<(64-foldBits)-1)))
+			colliding = append(colliding, add(name, homeOf(idHash)|hashName(name)&(1<<(64-storage.KeyHashBits)-1)))
 		}
 	}
 	grown := map[*keyPage]bool{}
@@ -144,7 +146,7 @@ func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 			t.Fatalf("%q cannot be found", k.name)
 		}
 	}
-	if table.n != others || len(table.withID(keyHash("tenant-7"))) != 1 {
-		t.Errorf("%d keys are left of %d, and tenant-7 is found %d times", table.n, others, len(table.withID(keyHash("tenant-7"))))
+	if table.n != others || len(table.withID(storage.KeyHash("tenant-7"))) != 1 {
+		t.Errorf("%d keys are left of %d, and tenant-7 is found %d times", table.n, others, len(table.withID(storage.KeyHash("tenant-7"))))
 	}
 }

@@ -79,7 +79,7 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	tally := k.Key.Tally(c.now)
 	i.Admitted, i.Refused, i.Waited = tally.Admitted, tally.Refused, time.Duration(tally.Waited)
 	if k.window.Len() > 0 {
-		i.OldestAt = idTime(k.window.First().id)
+		i.OldestAt = k.window.First().id.Time()
 	}
 	c.explainState(k, &i)
 	return i
@@ -122,7 +122,7 @@ func (tx *Tx) Survey(req *Survey) (state QueueState, oldest time.Time, err error
 		}
 		n++
 		if k.window.Len() > 0 {
-			if at := idNanos(k.window.First().id); req.oldest == 0 || at < req.oldest {
+			if at := k.window.First().id.Nanos(); req.oldest == 0 || at < req.oldest {
 				req.oldest = at
 			}
 		}

@@ -177,7 +177,7 @@ type leasedSearch struct {
 // a later turn; *search then holds the search. The walk ends as soon as it has found as many as
 // the keys have leased.
 func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
-	c, hash := tx.core, idKeyHash(id)
+	c, hash := tx.core, id.KeyHash()
 	left := int64(0)
 	for _, k := range q.keys.withID(hash) {
 		left += k.leased

@@ -2,19 +2,16 @@ package engine
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"time"
 	"unsafe"
 
 	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
-	"github.com/google/uuid"
 )
 
 // status is the structure of the engine's memory that holds a message; it holds each message
@@ -162,20 +159,7 @@ func (c *core) fail(m *message, text, cause string, expired bool) {
 	m.attempt++
 }
 
-// ID is the id of a message: a UUIDv7 that is never reused. Its free bits hold the rank and a
-// hash of the fairness key, so that an id and a queue lead to the record without an index.
-//
-//	48 bits  Unix milliseconds of the enqueue        (RFC 9562)
-//	 4 bits  version 7
-//	12 bits  upper bits of the nanoseconds within the millisecond
-//	 2 bits  variant
-//	 8 bits  lower bits of the same
-//	22 bits  hash of the fairness key
-//	 4 bits  rank (9 - priority)
-//	28 bits  random
-//
-// The nanoseconds increase strictly, also across restarts, so ids sort by time of enqueue and
-// no id is assigned twice.
+// ID is the id of a message.
 type ID = storage.ID
 
 // idSource assigns ids. The loop owns it.
@@ -192,67 +176,17 @@ type idSource struct {
 func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 	ns := max(now, s.last+1)
 	s.last = ns
-	ms, sub := uint64(ns/1e6), uint64(ns%1e6)
-	var id ID
-	binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|sub>>8)
-	low := uint64(2)<<62 | (sub&0xff)<<54 | uint64(hash)<<32 | uint64(rank&15)<<28 | uint64(s.rng.Uint32()>>4)
-	binary.BigEndian.PutUint64(id[8:], low)
-	return id
-}
-
-// idNanos returns the Unix nanoseconds at which the message was enqueued.
-func idNanos(id ID) int64 {
-	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-	return int64(hi>>16)*1e6 + int64(hi&0xfff<<8|lo>>54&0xff)
-}
-
-// idKeyHash returns the hash of the message's fairness key, see keyHash.
-func idKeyHash(id ID) uint32 {
-	return uint32(binary.BigEndian.Uint64(id[8:]) >> 32 & (1<<foldBits - 1))
-}
-
-// RankOf returns the rank of the message.
-func RankOf(id ID) uint8 { return id[12] >> 4 }
-
-// idTime returns the time at which the message was enqueued.
-func idTime(id ID) time.Time { return time.Unix(0, idNanos(id)) }
-
-// foldBits is the number of bits of an id that are the hash of the fairness key.
-const foldBits = 22
-
-// keyHash is FNV-1a folded to foldBits. It is part of the disk format, since ids contain it.
-func keyHash(key string) uint32 {
-	h := uint32(2166136261)
-	for i := range len(key) {
-		h = (h ^ uint32(key[i])) * 16777619
-	}
-	return (h>>foldBits ^ h) & (1<<foldBits - 1)
-}
-
-// CheckMessageKey returns an error if an id does not belong to its key: an id repeats the rank and the
-// hash of the fairness key.
-func CheckMessageKey(mk storage.MessageKey) error {
-	switch {
-	case mk.Rank > priorityMax:
-		return fmt.Errorf("message %s has the rank %d", mk.ID, mk.Rank)
-	case RankOf(mk.ID) != mk.Rank || idKeyHash(mk.ID) != keyHash(mk.Key):
-		return fmt.Errorf("message %s has an id that does not belong to its key %.80q", mk.ID, mk.Key)
-	}
-	return nil
+	return storage.MakeID(ns, hash, rank, s.rng.Uint32())
 }
 
 // ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
 // ErrBadReceipt.
 func ParseID(b []byte) (ID, error) {
-	// uuid also accepts braces, urn: and a form without dashes. An id has one text form here.
-	if len(b) != 36 {
-		return ID{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
-	}
-	u, err := uuid.ParseBytes(b)
+	id, err := storage.ParseID(b)
 	if err != nil {
 		return ID{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
 	}
-	return ID(u), nil
+	return id, nil
 }
 
 // ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
@@ -340,7 +274,7 @@ func (r *record) decodeAttempt(value []byte) error {
 func (r *record) found(store Store) (f foundMessage, err error) {
 	m := &message{
 		rank: r.mk.Rank, id: r.mk.ID, attempt: 1,
-		body: slices.Clone(r.value), timer: -1, since: max(idNanos(r.mk.ID), r.message.ReadyAt),
+		body: slices.Clone(r.value), timer: -1, since: max(r.mk.ID.Nanos(), r.message.ReadyAt),
 	}
 	if d := r.message.Dead; d != nil {
 		m.since = max(m.since, d.DiedAt)
@@ -420,12 +354,8 @@ func (c *core) writeAttempt(m *message, readyAt int64) {
 	m.key.window.Changed(m.Position())
 }
 
-// A rank orders the messages of a fairness key: 9 - priority, so that lower ranks are
-// delivered first. defaultRank is the rank of priority 4, the default.
-const (
-	defaultRank = 5
-	priorityMax = 9
-)
+// defaultRank is the rank of priority 4, the default.
+const defaultRank = storage.PriorityMax - 4
 
 // foundMessage is a message as its records in the store describe it.
 type foundMessage struct {

@@ -275,7 +275,7 @@ func (o *oracle) nacked(d *Delivery, res NackResult, err error) {
 func (o *oracle) retried(d *Delivery, res NackResult, err error, now time.Time) {
 	id := d.Receipt.ID
 	end, ends := o.ends[id]
-	if err == nil && res.Action == ActionRetry && ends && !now.Before(end) && (d.Queue == "a" || d.Queue == "b") && idNanos(id) > o.redrove {
+	if err == nil && res.Action == ActionRetry && ends && !now.Before(end) && (d.Queue == "a" || d.Queue == "b") && id.Nanos() > o.redrove {
 		o.fail("%s is tried again at %v, its time to live ended at %v", id, now, end)
 	}
 }
@@ -315,17 +315,17 @@ func (o *oracle) decided(d *Delivery, now time.Time) {
 	id := d.Receipt.ID
 	end, ends := o.ends[id]
 	over := ends && !now.Before(end)
-	if over && (d.Queue == "a" || d.Queue == "b") && idNanos(id) > o.redrove {
+	if over && (d.Queue == "a" || d.Queue == "b") && id.Nanos() > o.redrove {
 		o.fail("%s was delivered at %v, its time to live ended at %v", id, now, end)
 	}
 	if over {
 		return // dead-lettered before its first delivery, or redriven since
 	}
-	if o.handed[id] || idNanos(id) <= o.newSince {
+	if o.handed[id] || id.Nanos() <= o.newSince {
 		return
 	}
 	o.handed[id] = true
-	line := fmt.Sprint(d.Queue, "/", d.Key, "/", RankOf(id))
+	line := fmt.Sprint(d.Queue, "/", d.Key, "/", id.Rank())
 	newest := o.newest[line]
 	if id.String() < newest.String() {
 		o.fail("%s overtook an older message of %s", newest, line)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/storage"
 )
 
 // Ordered queues. Of each fairness key of an ordered queue, at most one message is out. A message
@@ -186,7 +187,7 @@ func (c *core) rankOf(q *queue, req *Enqueue) uint8 {
 	if p == nil {
 		return defaultRank
 	}
-	return priorityMax - *p
+	return storage.PriorityMax - *p
 }
 
 // checkReorder refuses to change whether a queue with messages is ordered.

@@ -194,7 +194,7 @@ func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 	l.changeLog, l.then = c.openLog(q), then
 	known := map[uint32][]*fairKey{} // clients may choose names so that very many keys share a hash
 	for i, id := range ids {
-		hash := idKeyHash(id)
+		hash := id.KeyHash()
 		keys, ok := known[hash]
 		if !ok {
 			keys = q.keys.withID(hash)
@@ -276,7 +276,7 @@ func (tx *Tx) preflightLookup(queue string, slot **lookup, ids []ID, bodies bool
 func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
 	slices.SortFunc(w.keys, func(a, b *fairKey) int { return strings.Compare(a.name, b.name) })
 	for _, k := range w.keys {
-		mk := storage.MessageKey{Queue: queue, Key: k.name, Rank: RankOf(w.id), ID: w.id}
+		mk := storage.MessageKey{Queue: queue, Key: k.name, Rank: w.id.Rank(), ID: w.id}
 		f, err := readMessage(store, mk)
 		if f != nil || err != nil {
 			return f, err

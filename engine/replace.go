@@ -42,7 +42,7 @@ func (tx *Tx) findOwner(a *admission, req *Enqueue, e *storage.DedupEntry) error
 	if c.leasedIn(q, e.ID) != nil {
 		return nil
 	}
-	f := c.waiting(storage.MessageKey{Queue: q.no, Key: e.Key, Rank: RankOf(e.ID), ID: e.ID})
+	f := c.waiting(storage.MessageKey{Queue: q.no, Key: e.Key, Rank: e.ID.Rank(), ID: e.ID})
 	if f != nil {
 		a.is = f.m.status
 	} else {
@@ -88,8 +88,8 @@ func (a *admission) checkPlace(req *Enqueue) error {
 	if req.Key != m.key.name {
 		return fmt.Errorf("%w: the message %s with the UNIQUE id has the fairness key %.80q, REPLACE needs the same KEY", ErrInvalid, m.id, m.key.name)
 	}
-	if p := req.Priority; p != nil && priorityMax-*p != m.rank {
-		return fmt.Errorf("%w: the message %s with the UNIQUE id has the priority %d, REPLACE needs the same PRIORITY or none", ErrInvalid, m.id, priorityMax-m.rank)
+	if p := req.Priority; p != nil && storage.PriorityMax-*p != m.rank {
+		return fmt.Errorf("%w: the message %s with the UNIQUE id has the priority %d, REPLACE needs the same PRIORITY or none", ErrInvalid, m.id, storage.PriorityMax-m.rank)
 	}
 	return nil
 }
@@ -102,7 +102,7 @@ func (c *core) noLater(a *admission, req *Enqueue, at int64) int64 {
 	}
 	first := c.now
 	if a.replaces != nil {
-		first = idNanos(a.replaces.m.id)
+		first = a.replaces.m.id.Nanos()
 	}
 	return min(at, first+int64(req.MaxDelay))
 }

@@ -449,7 +449,7 @@ func (k *schedKey) put(cost uint32, priority uint8, delay time.Duration) *schedM
 	if len(k.sets) > 1 {
 		ts = k.sets[s.rng.IntN(len(k.sets))]
 	}
-	m := &schedMessage{key: k, class: q.class(ts), rank: priorityMax - priority, cost: cost}
+	m := &schedMessage{key: k, class: q.class(ts), rank: storage.PriorityMax - priority, cost: cost}
 	if len(k.budgets) > 0 {
 		m.budgets, m.charge = k.budgets, k.charges()
 	}

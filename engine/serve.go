@@ -224,7 +224,7 @@ func (c *core) lease(m *message, visibility time.Duration, consumer *consumers.C
 	q.figures.Delivered(waited)
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
-		EnqueuedAt: idTime(m.id), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
+		EnqueuedAt: m.id.Time(), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
 		stored: inOrder && c.mayReplyEarly(m),
 	}
 	if q.keepsDone() {

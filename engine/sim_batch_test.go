@@ -37,7 +37,7 @@ func (s *sim) mustGather(c *core) map[string]string {
 		}
 		gathers := k.window.Len() > 0 && k.gathersUntil > c.now // the message that began it may have been cancelled, or have expired
 		for _, m := range k.window.All() {
-			gathers = gathers && m.deliveries == 0 && m.attempt == 1 && idNanos(m.id) > s.oracle.redrove && c.now < idNanos(m.id)+int64(wait-time.Millisecond)
+			gathers = gathers && m.deliveries == 0 && m.attempt == 1 && m.id.Nanos() > s.oracle.redrove && c.now < m.id.Nanos()+int64(wait-time.Millisecond)
 		}
 		if gathers {
 			must[k.name] = fmt.Sprintf("%d of %d, until %d, now %d", k.window.Len(), q.batch(), k.gathersUntil, c.now)

@@ -143,8 +143,8 @@ func (s *sim) cronDelivered(d *Delivery) {
 		s.oracle.fail("%s has no tick at %v", d.Key, time.Unix(0, tick).UTC())
 	case seen[tick] != ID{} && seen[tick] != id:
 		s.oracle.fail("the tick at %v of %s made both %s and %s", time.Unix(0, tick).UTC(), d.Key, seen[tick], id)
-	case idNanos(id) < tick:
-		s.oracle.fail("the tick at %v of %s made a message at %v", time.Unix(0, tick).UTC(), d.Key, time.Unix(0, idNanos(id)).UTC())
+	case id.Nanos() < tick:
+		s.oracle.fail("the tick at %v of %s made a message at %v", time.Unix(0, tick).UTC(), d.Key, time.Unix(0, id.Nanos()).UTC())
 	}
 	seen[tick] = id
 	if d.Key != CatchUpNone.String() {

@@ -71,7 +71,7 @@ func (o *oracle) inOrder(d *Delivery, order int) {
 		return
 	}
 	o.order.handed = true
-	line := fmt.Sprint(d.Key, "/", RankOf(id))
+	line := fmt.Sprint(d.Key, "/", id.Rank())
 	if o.order.received == nil {
 		o.order.received = map[string][]orderedDelivery{}
 	}
@@ -90,7 +90,7 @@ func (o *oracle) inOrder(d *Delivery, order int) {
 	}
 	o.order.received[line] = append(o.order.received[line], orderedDelivery{id, order})
 	for _, m := range o.byID {
-		if m.id == id || m.tag == "" || m.queue() != "a" || o.order.from[m.id] == "a.dlq" || fmt.Sprint(keyOfTag(m.tag), "/", RankOf(m.id)) != line {
+		if m.id == id || m.tag == "" || m.queue() != "a" || o.order.from[m.id] == "a.dlq" || fmt.Sprint(keyOfTag(m.tag), "/", m.id.Rank()) != line {
 			continue
 		}
 		if m.sure && m.leasedIn < order && m.asking == 0 && !m.perhapsGone && !o.taken(m) && o.now.Before(m.leaseUntil) {
@@ -107,7 +107,7 @@ func (o *oracle) inOrder(d *Delivery, order int) {
 func (o *oracle) mayHaveDied(id ID) bool {
 	m := o.byID[id]
 	_, mortal := o.ends[id]
-	return idNanos(id) <= o.redrove && (o.attempts > 0 || mortal || m != nil && m.mayDie)
+	return id.Nanos() <= o.redrove && (o.attempts > 0 || mortal || m != nil && m.mayDie)
 }
 
 func keyOfTag(tag string) string {

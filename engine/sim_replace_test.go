@@ -109,7 +109,7 @@ func (s *sim) debounce(cl *simClient) {
 			o.handed[id] = true // it gets its position when it is due
 			first := at
 			if known { // else the id may be ahead of the time
-				first = idTime(id)
+				first = id.Time()
 			}
 			if latest := first.Add(maxDelay); maxDelay > 0 && latest.Before(due) {
 				due = latest

@@ -196,7 +196,7 @@ func (s *sim) applied(tx *Tx, p *simPublished, m *Enqueue, before int64) {
 	o := &s.oracle
 	p.at, p.fresh, p.known.queues = tx.Now(), map[string]bool{}, nil
 	for _, x := range p.list {
-		if idNanos(x.ID) <= before {
+		if x.ID.Nanos() <= before {
 			continue
 		}
 		p.fresh[x.Queue] = true

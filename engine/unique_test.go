@@ -292,7 +292,7 @@ func TestTheHookOfAUniqueDuplicateChangesNothing(t *testing.T) {
 	if n := w.counts("q"); n.Keys != 1 || n.Ready != 1 || n.Delayed != 0 || n.Deduplicated != 1 {
 		t.Errorf("the queue has %+v", n)
 	}
-	if d := w.lease("q", 2); len(d) != 1 || d[0].Key != "k" || RankOf(d[0].Receipt.ID) != defaultRank {
+	if d := w.lease("q", 2); len(d) != 1 || d[0].Key != "k" || d[0].Receipt.ID.Rank() != defaultRank {
 		t.Errorf("delivered %+v", d)
 	}
 }

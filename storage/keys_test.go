@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -248,5 +249,34 @@ func TestIDsHaveOneSpelling(t *testing.T) {
 		if got, err := storage.ParseID(bad); err == nil {
 			t.Errorf("%q is read as %s", bad, got)
 		}
+	}
+}
+
+func TestAnIDLeadsToItsRecord(t *testing.T) {
+	var last storage.ID
+	for i, nanos := range []int64{1, 999_999, 1_700_000_000_123_456_789, 1_700_000_000_123_456_790, 1_700_000_000_124_000_000} {
+		key, rank := fmt.Sprint("k", i), uint8(i)
+		id := storage.MakeID(nanos, storage.KeyHash(key), rank, 1<<32-1)
+		if id.Nanos() != nanos || id.Time().UnixNano() != nanos || id.Rank() != rank || id.KeyHash() != storage.KeyHash(key) {
+			t.Errorf("%s: %d, rank %d, hash %d", id, id.Nanos(), id.Rank(), id.KeyHash())
+		}
+		if text := id.String(); text[14] != '7' || !strings.Contains("89ab", text[19:20]) {
+			t.Errorf("%s is no UUIDv7", id)
+		}
+		if bytes.Compare(last[:], id[:]) >= 0 {
+			t.Errorf("%s is not after %s", id, last)
+		}
+		last = id
+		for mk, fits := range map[storage.MessageKey]bool{
+			{Key: key, Rank: rank, ID: id}: true, {Key: key + "x", Rank: rank, ID: id}: false, {Key: key, Rank: rank + 1, ID: id}: false,
+			{Key: key, Rank: 10, ID: storage.MakeID(nanos, storage.KeyHash(key), 10, 0)}: false,
+		} {
+			if err := mk.Check(); (err == nil) != fits {
+				t.Errorf("%+v: %v", mk, err)
+			}
+		}
+	}
+	if allocs := testing.AllocsPerRun(100, func() { _, _ = storage.ParseID([]byte("018f5e8a-7c00-7abc-8def-0123456789ab")) }); allocs > 0 {
+		t.Errorf("%v allocations", allocs)
 	}
 }

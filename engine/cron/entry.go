@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"math"
 	"time"
 
 	"github.com/faisca/fila/internal/errtext"
@@ -77,7 +76,7 @@ func OptionsOf(rec *storage.Cron) Options {
 		o.Charge = new(rec.Charge - 1)
 	}
 	if rec.Priority != 0 {
-		o.Priority = new(uint8(min(rec.Priority-1, math.MaxUint8)))
+		o.Priority = new(uint8(min(rec.Priority-1, storage.PriorityMax)))
 	}
 	if rec.Replace != 0 {
 		o.Replace, o.MaxDelay = true, ms(rec.Replace-1)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/storage"
 )
 
@@ -93,7 +92,7 @@ func (v *verifier) dropID(mk storage.MessageKey, m *storage.Message) func(b *sto
 
 // checkOwner: the message of an entry exists and has the unique id.
 func (v *verifier) checkOwner(queue uint32, id string, e *storage.DedupEntry) error {
-	mk := storage.MessageKey{Queue: queue, Key: e.Key, Rank: engine.RankOf(e.ID), ID: e.ID}
+	mk := storage.MessageKey{Queue: queue, Key: e.Key, Rank: e.ID.Rank(), ID: e.ID}
 	if !v.exists(mk) {
 		return fmt.Errorf("the unique id %.80q of message %s, which does not exist", id, e.ID)
 	}

@@ -223,7 +223,7 @@ func (v *verifier) checkMessage(key, value []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := engine.CheckMessageKey(mk); err != nil {
+	if err := mk.Check(); err != nil {
 		return err
 	}
 	q := v.queues[mk.Queue]
@@ -382,8 +382,8 @@ func (v *verifier) checkResult(key, value []byte) error {
 	if err := rec.Decode(value); err != nil || rec.Attempts == 0 {
 		return err
 	}
-	mk := storage.MessageKey{Queue: no, Key: rec.Key, Rank: engine.RankOf(id), ID: id}
-	if err := engine.CheckMessageKey(mk); err != nil {
+	mk := storage.MessageKey{Queue: no, Key: rec.Key, Rank: id.Rank(), ID: id}
+	if err := mk.Check(); err != nil {
 		return err
 	}
 	if _, err := v.store.Get(storage.Messages, mk.Append(nil)); err == nil {
