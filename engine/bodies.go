@@ -1,47 +1,31 @@
 package engine
 
 import (
-	"errors"
 	"iter"
-	"slices"
 
+	"github.com/faisca/fila/engine/body"
 	"github.com/faisca/fila/storage"
 )
 
-// bodyTable deletes bodies that no message holds any more (storage/body.go). The states of a body:
-//
-//	counted ──its last message ends──▶ deleted, in the same batch
-//	counted ──recovery; purge or deletion of a queue; too many counts──▶ uncounted
-//	uncounted ──one of its messages ends; a sweep──▶ looked up ──no message holds it──▶ deleted
-//
-// A sweep looks all bodies up. It follows a recovery, and a purge or deletion of a queue, which reads
-// no message. A look-up is an off-loop job and needs no change log: no message begins to hold a body
-// after its publish, so a body without a holder stays without one. Deleting one twice is harmless.
+// bodyTable is the component that deletes bodies which no message holds any more, as package body says.
 type bodyTable struct {
-	min           int        // bytes that a body has at least
-	counts, older map[ID]int // messages that have not ended: of the newest bodies, of those before
-	ended         []ID       // uncounted bodies of which a message has ended
-	from          []byte     // where the sweep continues; nil: there is none
-	again         bool       // another sweep follows
-	looking       bool       // a look-up is under way
-	at            int64      // no look-up before this time
+	body.Table
+	min int   // bytes that a body has at least
+	at  int64 // no look-up before this time
 }
 
-// Bounds of bodies: a shorter body would save little, and cost more than it saves. Two maps of
-// bodyCountsMax counts take some 10 MiB.
 const (
-	bodyMin       = 1 << 10
-	bodyCountsMax = 64 << 10
-	bodyEndedMax  = 4096
-	bodyLooks     = 256 // of a sweep, in one job
-	bodyPause     = int64(20e6)
+	// bodyMin is the least bytes of a body: a shorter one would save little, and cost more than it saves.
+	bodyMin = 1 << 10
+	// bodyPause is the time between two look-ups.
+	bodyPause = int64(20e6)
 )
 
 func (t *bodyTable) reset() { *t = bodyTable{min: t.min} }
 
 // next returns when the next look-up is due.
 func (t *bodyTable) next(c *core) int64 {
-	if t.looking || len(t.ended) == 0 && t.from == nil {
+	if !t.Pending() {
 		return never
 	}
 	return max(t.at, c.reads.pausedUntil)
@@ -49,18 +33,8 @@ func (t *bodyTable) next(c *core) int64 {
 
 // expire starts the next look-up.
 func (t *bodyTable) expire(c *core) {
-	if t.next(c) > c.now {
-		return
-	}
-	c.out.jobs = append(c.out.jobs, &bodyLook{epoch: c.epoch, ids: t.ended, from: t.from})
-	t.looking, t.ended = true, nil
-}
-
-// sweep looks all bodies up, since the counts do not tell which ones are held.
-func (t *bodyTable) sweep() {
-	t.again = t.from != nil
-	if t.counts, t.older = nil, nil; !t.again {
-		t.from = storage.HoldersPrefix()
+	if t.next(c) <= c.now {
+		c.out.jobs = append(c.out.jobs, &bodyLook{epoch: c.epoch, Look: t.Look()})
 	}
 }
 
@@ -69,7 +43,7 @@ func (c *core) recoverBodies() error {
 	it := c.store.Scan(storage.Bodies, storage.HoldersPrefix(), nil)
 	defer it.Close()
 	if it.Seek(storage.HoldersPrefix()) {
-		c.bodies.sweep()
+		c.bodies.Sweep()
 	}
 	return it.Err()
 }
@@ -120,100 +94,34 @@ func (c *core) storeBody(b *sharedBody) {
 	if b == nil {
 		return
 	}
-	t, id := &c.bodies, b.ties.body
+	id := b.ties.body
 	c.out.batch.Put(storage.Bodies, storage.AppendBodyKey(nil, id), b.content)
 	c.out.batch.Put(storage.Bodies, storage.AppendHoldersKey(nil, id), b.holders.Append(nil))
-	if len(t.counts) >= bodyCountsMax {
-		t.older, t.counts = t.counts, nil
-	}
-	if t.counts == nil {
-		t.counts = map[ID]int{}
-	}
-	t.counts[id] = len(b.holders.Messages)
+	c.bodies.Stored(id, len(b.holders.Messages))
 }
 
 // leaveBody ends the share of a message that is removed in this batch.
 func (c *core) leaveBody(m *message) {
-	t, own := &c.bodies, m.tied()
+	own := m.tied()
 	id := own.body
 	if id == (ID{}) {
 		return
 	}
 	own.body = ID{}
 	m.tie(own)
-	counts := t.counts
-	n, counted := counts[id]
-	if !counted {
-		counts = t.older
-		n, counted = counts[id]
-	}
-	switch {
-	case n > 1:
-		counts[id] = n - 1
-	case counted:
-		delete(counts, id)
+	if c.bodies.Left(id) {
 		storage.DeleteBody(c.out.batch, id)
-	case len(t.ended) < bodyEndedMax:
-		t.ended = append(t.ended, id)
-	default:
-		t.ended = nil
-		t.sweep()
 	}
 }
 
 // bodyLook is the job that looks for bodies without holders.
 type bodyLook struct {
 	epoch uint64
-	ids   []ID
-	from  []byte // of a part of a sweep; nil: none
-
-	free []ID
-	next []byte // where the sweep continues; nil: it has come to the end
-	err  error
+	body.Look
 }
 
 // do implements job.
-func (l *bodyLook) do(store Store) {
-	for _, id := range l.ids {
-		holders, err := store.Get(storage.Bodies, storage.AppendHoldersKey(nil, id))
-		if errors.Is(err, storage.ErrNotFound) {
-			continue // it was deleted
-		}
-		if l.err = err; err != nil || !l.look(store, id, holders) {
-			return
-		}
-	}
-	if l.from == nil {
-		return
-	}
-	it := store.Scan(storage.Bodies, l.from, storage.After(storage.HoldersPrefix()))
-	defer it.Close()
-	ok := it.Seek(l.from)
-	for n := 0; ok && n < bodyLooks; ok, n = it.Next(), n+1 {
-		id, _, err := storage.ParseBodyKey(it.Key())
-		if err == nil && !l.look(store, id, it.Value()) {
-			return
-		}
-	}
-	if ok {
-		l.next = slices.Clone(it.Key())
-	}
-	l.err = it.Err()
-}
-
-// look notes a body that no message holds. Damaged records are left to fila repair.
-func (l *bodyLook) look(store Store, id ID, holders []byte) bool {
-	held, err := storage.BodyHeld(store, id, holders)
-	switch {
-	case errors.Is(err, storage.ErrCorrupt):
-	case err != nil:
-		l.err = err
-		return false
-	case !held:
-		l.free = append(l.free, id)
-	}
-	return true
-}
+func (l *bodyLook) do(store Store) { l.Read(store) }
 
 // Apply deletes the bodies without holders. After an error the look-up is repeated.
 func (l *bodyLook) Apply(tx *Tx) error {
@@ -221,22 +129,16 @@ func (l *bodyLook) Apply(tx *Tx) error {
 	if l.epoch != c.epoch {
 		return nil
 	}
-	t.looking, t.at = false, c.now+bodyPause
-	if l.err != nil {
-		c.cfg.Log.Error().Err(l.err).Msg("bodies of messages cannot be looked up, retrying later")
-		t.at, t.ended = c.now+int64(c.cfg.RetryInterval), append(t.ended, l.ids...)
+	t.Looked(&l.Look)
+	t.at = c.now + bodyPause
+	if l.Err != nil {
+		c.cfg.Log.Error().Err(l.Err).Msg("bodies of messages cannot be looked up, retrying later")
+		t.at = c.now + int64(c.cfg.RetryInterval)
 		return nil //nolint:nilerr // logged; no client waits for this task
 	}
-	c.spend(len(l.free))
-	for _, id := range l.free {
+	c.spend(len(l.Free))
+	for _, id := range l.Free {
 		storage.DeleteBody(c.out.batch, id)
-	}
-	switch {
-	case l.from == nil:
-	case l.next == nil && t.again:
-		t.from, t.again = storage.HoldersPrefix(), false
-	default:
-		t.from = l.next
 	}
 	return nil
 }
@@ -247,13 +149,11 @@ func (t *bodyTable) check(c *core, bad report) {
 	for m := range inMemory(c) {
 		held[m.tied().body]++
 	}
-	for _, counts := range []map[ID]int{t.counts, t.older} {
-		for id, n := range counts {
-			if n < max(held[id], 1) {
-				bad(34, "body %s is held by %d messages in memory, %d are counted", id, held[id], n)
-			}
+	t.Counted(func(id ID, n int) {
+		if n < max(held[id], 1) {
+			bad(34, "body %s is held by %d messages in memory, %d are counted", id, held[id], n)
 		}
-	}
+	})
 }
 
 // inMemory iterates over the messages that are in memory: those in windows, leased and delayed ones.

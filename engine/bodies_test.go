@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine/body"
 	"github.com/faisca/fila/storage"
 )
 
@@ -165,7 +166,9 @@ func TestMoreBodiesThanCountsAreFreed(t *testing.T) {
 	payload := long("many")
 	for range 5 {
 		w.mustPublish(payload)
-		w.core.bodies.counts, w.core.bodies.older = nil, w.core.bodies.counts
+	}
+	for i := range 2 * body.CountsMax {
+		w.core.bodies.Stored(storage.MakeID(int64(i+1), 0, 0, 0), 1)
 	}
 	w.ackWhole("a", payload)
 	w.Advance(time.Second)

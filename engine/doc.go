@@ -53,7 +53,7 @@
 //	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
 //	topic/ topic.go                  a package: topics and the bindings of queues to them; commands about them
 //	publish.go                       a message for all queues that are bound to a topic
-//	bodies.go                        payloads that messages of several queues have in common
+//	body/ bodies.go                  a package: which bodies no message holds; payloads that messages of several queues share
 //	snapshot.go                      what connections read of the engine
 //	time.go                          the time that a start begins with; the calendar
 //	recover.go                       rebuilding memory from the store

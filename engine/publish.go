@@ -19,7 +19,7 @@ import (
 //     off-loop job, since hooks never run in a turn. Then all queues admit their message, and only
 //     then the first one gets it: all messages are in one batch, and a queue that refuses refuses
 //     the publish.
-//     A payload with headers that is not short is stored once, as a body; see bodyTable.
+//     A payload with headers that is not short is stored once, as a body; see package body.
 //  3. After the commit the reply leaves, with the queues and ids.
 
 // Publish is a request to store a message in all queues that are bound to a topic. The caller
@@ -188,14 +188,14 @@ func (tx *Tx) Publish(req *Publish) ([]Published, error) {
 		admitted[i] = a
 	}
 	c.spend(len(req.requests))
-	body := c.shareBody(req, admitted)
+	shared := c.shareBody(req, admitted)
 	out := make([]Published, 0, len(req.requests)-left)
 	for i := range req.requests {
 		if a := &admitted[i]; a.queue != nil {
-			out = append(out, Published{a.queue.name, c.place(&req.requests[i], a, body)})
+			out = append(out, Published{a.queue.name, c.place(&req.requests[i], a, shared)})
 		}
 	}
-	c.storeBody(body)
+	c.storeBody(shared)
 	c.topics.Published(req.Topic, len(req.requests) > 0, len(out))
 	req.encoded, req.requests, req.Message = nil, nil, Enqueue{} // free the memory: the reply may wait
 	return out, nil

@@ -579,7 +579,7 @@ func (c *core) detachAll(q *queue) {
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {
 		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))
 	}
-	c.bodies.sweep()
+	c.bodies.Sweep()
 	c.groups.Detach(q.no)
 	c.forgetGenerations(q)
 	c.tellAll(q, nil)

@@ -52,7 +52,7 @@ func (s *sim) endBodies() {
 // breakBodies plants the fault that bodies without a count are never looked up.
 func (s *sim) breakBodies() {
 	if s.mutant == bodyForgotten {
-		s.step.core.bodies.looking = true
+		_ = s.step.core.bodies.Look() // is not read
 	}
 }
 
