@@ -62,6 +62,7 @@ type core struct {
 	accounts accountTable     // budgets
 	groups   groupTable       // messages that are done together
 	cron     cronTable        // recurring messages
+	scripts  scriptTable      // histories of hooks
 	topics   topicTable       // queues that are bound to topics
 	detached detachedKeys     // what purged queues have left in memory
 	ops      operations       // census, redrives and backups
@@ -279,9 +280,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [26]component {
+func (c *core) components() [27]component {
 	return [...]component{
-		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts, &c.groups,
+		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.scripts, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts, &c.groups,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }

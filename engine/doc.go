@@ -51,6 +51,7 @@
 //	acts.go                          what administrators have changed
 //	cron/                            a package: recurring messages, their ticks, and what becomes of missed ones
 //	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
+//	scripts/ hooks.go                a package: the histories of hooks; commands about scripts
 //	topic/ topic.go                  a package: topics and the bindings of queues to them; commands about them
 //	publish.go                       a message for all queues that are bound to a topic
 //	body/ bodies.go                  a package: which bodies no message holds; payloads that messages of several queues share
@@ -113,7 +114,7 @@
 //  24. A task that waits for messages has no reply yet. A queue counts the requests that wait for
 //     results of its messages.
 //  25. The history of a hook has a bounded number of sources, each once and in the order of
-//     their numbers. The bytes of all histories are counted.
+//     their numbers. The bytes of all histories are counted. Package scripts checks this.
 //  26. The list of a queue's busiest keys has those with the most deliveries, except while keys
 //     of a purge are being reclaimed.
 //  27. Signals are found by subject and name, and each of them is listed once. If one has

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -188,102 +189,73 @@ func (h brokenHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial {
 	return hook.Trial{Err: h.err}
 }
 
-// The history of a hook is the last sources that were loaded, each once, in the order of their
-// last loading. The sources are in the store only; memory has what orders and names them. It
-// outlives the hook and ends with the queue.
+// Package scripts has the histories of hooks. They outlive the hooks and end with their queues.
 
 // ScriptHistoryMax is how many sources the history of a hook has. Config.HistoryBytes bounds
 // all histories together: beyond it the oldest sources of all queues are forgotten.
-const ScriptHistoryMax = 10
+const ScriptHistoryMax = scripts.Most
 
-// scriptVersion is a source in a history. It is not changed, so jobs may read it.
-type scriptVersion struct {
-	queue         *queue
-	kind          hook.Kind
-	no            uint64 // in queueSet.versions, which has those of all queues by age
-	version, user string
-	at            int64 // when it was loaded last, in Unix nanoseconds; 0: before there was a history
-	bytes         int   // of its record
+// scriptTable is the component of the histories.
+type scriptTable struct {
+	scripts.Table
+
+	untimed
 }
 
-// key returns the key of its record.
-func (v *scriptVersion) key() []byte {
-	return storage.AppendStateKey(nil, storage.StateScript, v.queue.name, v.kind.String(), string(storage.EncodeUint(v.no)))
+func (t *scriptTable) reset() { t.Table = scripts.Table{} }
+
+// check verifies the histories (25).
+func (t *scriptTable) check(c *core, bad report) {
+	t.Check(func(queue string) bool { return c.queues.byName[queue] != nil }, scripts.Report(bad))
+}
+
+// hookOf names a hook of a queue.
+func hookOf(queue string, kind hook.Kind) scripts.Hook {
+	return scripts.Hook{Queue: queue, Kind: kind.String()}
 }
 
 // keepVersions adds a hook that is being loaded to its history, and before that the hook that
 // it replaces if there is no history yet: it is older than histories are.
 func (c *core) keepVersions(q *queue, h hook.Hook, user string) {
 	before := c.out.snapshot.Hook(q.name, h.Kind())
-	if before != nil && before.Version() != "" && len(q.history[h.Kind()]) == 0 {
+	if before != nil && before.Version() != "" && len(c.scripts.Of(hookOf(q.name, h.Kind()))) == 0 {
 		c.keepVersion(q, before, "", 0)
 	}
 	c.keepVersion(q, h, user, c.now)
 }
 
 func (c *core) keepVersion(q *queue, h hook.Hook, user string, at int64) {
-	kind := h.Kind()
-	if old := q.version(kind, h.Version()); old != nil {
-		c.forgetVersion(old)
-	}
 	rec := storage.Script{Source: h.Source(), Version: h.Version(), LoadedAt: at, User: user}
 	value := rec.Append(nil)
-	v := &scriptVersion{queue: q, kind: kind, version: rec.Version, user: user, at: at, bytes: len(value)}
-	c.addVersion(v)
-	c.out.batch.Put(storage.State, v.key(), value)
-	for len(q.history[kind]) > ScriptHistoryMax {
-		c.forgetVersion(q.history[kind][0])
-	}
-	for oldest := c.queues.oldestVersion(); c.queues.versionBytes > c.cfg.HistoryBytes && oldest != v; oldest = c.queues.oldestVersion() {
-		c.forgetVersion(oldest)
-	}
+	v, forgotten := c.scripts.Keep(hookOf(q.name, h.Kind()), &rec, len(value), c.cfg.HistoryBytes)
+	c.out.batch.Put(storage.State, v.Key(), value)
+	c.deleteVersions(forgotten)
 }
 
-// addVersion adds a version to memory as the newest.
-func (c *core) addVersion(v *scriptVersion) {
-	v.no = c.queues.versions.Add(v)
-	c.queues.versionBytes += v.bytes
-	v.queue.history[v.kind] = append(v.queue.history[v.kind], v)
-}
-
-// forgetVersion removes a version from memory and from the store.
-func (c *core) forgetVersion(v *scriptVersion) {
-	c.queues.versions.Remove(v.no)
-	c.queues.versionBytes -= v.bytes
-	list := &v.queue.history[v.kind]
-	*list = slices.DeleteFunc(slices.Clone(*list), func(o *scriptVersion) bool { return o == v })
-	c.out.batch.Delete(storage.State, v.key())
+// deleteVersions deletes sources that histories have forgotten.
+func (c *core) deleteVersions(forgotten []*scripts.Version) {
+	for _, v := range forgotten {
+		c.out.batch.Delete(storage.State, v.Key())
+	}
 }
 
 // forgetHistory forgets the histories of a queue.
 func (c *core) forgetHistory(q *queue) {
-	for kind := range q.history {
-		for len(q.history[kind]) > 0 {
-			c.forgetVersion(q.history[kind][0])
-		}
+	for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
+		c.deleteVersions(c.scripts.Forget(hookOf(q.name, kind)))
 	}
-}
-
-// version returns a version of the history of a hook, nil if it is not there.
-func (q *queue) version(kind hook.Kind, version string) *scriptVersion {
-	for _, v := range q.history[kind] {
-		if v.version == version {
-			return v
-		}
-	}
-	return nil
-}
-
-// oldestVersion returns the version that was loaded before all others.
-func (s *queueSet) oldestVersion() (oldest *scriptVersion) {
-	s.versions.Walk(0, 1, func(v *scriptVersion) { oldest = v })
-	return oldest
 }
 
 // recoverHistories reads the histories of all hooks. Those of queues that are gone, as an older
 // release leaves them, are deleted by start.
 func (c *core) recoverHistories() error {
-	var all []*scriptVersion
+	type version struct {
+		of    scripts.Hook
+		no    uint64
+		rec   storage.Script
+		bytes int
+	}
+	var all []version
 	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateScript), func(k, value []byte) error {
 		parts, err := storage.ParseStateKey(k)
 		if err != nil || len(parts) != 4 {
@@ -294,25 +266,23 @@ func (c *core) recoverHistories() error {
 		if err != nil || !known || no == 0 {
 			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
 		}
-		var rec storage.Script
-		if err := rec.Decode(value); err != nil {
+		v := version{of: hookOf(parts[1], kind), no: no, bytes: len(value)}
+		if err := v.rec.Decode(value); err != nil {
 			return fmt.Errorf("script of %q: %w", parts[1], err)
 		}
-		q := c.queues.byName[parts[1]]
-		if q == nil {
+		if c.queues.byName[parts[1]] == nil {
 			c.detached.stale = append(c.detached.stale, slices.Clone(k))
 			return nil
 		}
-		all = append(all, &scriptVersion{queue: q, kind: kind, no: no, version: rec.Version, user: rec.User, at: rec.LoadedAt, bytes: len(value)})
+		v.rec.Source = ""
+		all = append(all, v)
 		return nil
 	})
-	slices.SortFunc(all, func(a, b *scriptVersion) int { return cmp.Compare(a.no, b.no) })
-	for _, v := range all {
-		if v.no <= c.queues.versions.Last() {
-			return fmt.Errorf("two scripts have the number %d: %w", v.no, storage.ErrCorrupt)
+	slices.SortFunc(all, func(a, b version) int { return cmp.Compare(a.no, b.no) })
+	for i := range all {
+		if err := c.scripts.Restore(all[i].of, all[i].no, &all[i].rec, all[i].bytes); err != nil {
+			return fmt.Errorf("two scripts have the number %d: %w", all[i].no, err)
 		}
-		c.queues.versions.Skip(v.no - 1)
-		c.addVersion(v)
 	}
 	return err
 }
@@ -347,17 +317,17 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := req.read
+	r, now := req.read, c.scripts.Of(hookOf(q.name, req.Kind))
 	if tx.atomic {
 		return nil, errWaits
 	}
 	// A source that is loaded, or loaded again, while the history is read has a record that the reader has
 	// not seen: the history of now is read then.
-	if r == nil || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.has(q.history[req.Kind]) {
-		r = &scriptRead{epoch: c.epoch, versions: slices.Clone(q.history[req.Kind])}
+	if r == nil || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.has(now) {
+		r = &scriptRead{epoch: c.epoch, versions: slices.Clone(now)}
 		req.reads++
 		return nil, tx.awaitRead(func(store Store) func() {
-			r.do(store)
+			r.sources, r.err = scripts.Read(store, r.versions)
 			return func() { req.read = r }
 		})
 	}
@@ -373,9 +343,9 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 		if r.sources[i] == "" {
 			continue // forgotten before it was read
 		}
-		s := ScriptVersion{Version: v.version, User: v.user, Current: v.version == current, Source: r.sources[i]}
-		if v.at != 0 {
-			s.LoadedAt = time.Unix(0, v.at)
+		s := ScriptVersion{Version: v.Version, User: v.User, Current: v.Version == current, Source: r.sources[i]}
+		if v.At != 0 {
+			s.LoadedAt = time.Unix(0, v.At)
 		}
 		list = append(list, s)
 	}
@@ -386,24 +356,7 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 // no such queue. It reads the store on the caller's goroutine and costs the loop nothing. A
 // source that is being loaded need not be there yet, see Settle. Safe for concurrent use.
 func (e *Engine) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
-	return scriptSource(e.store, queue, kind, version)
-}
-
-// scriptSource is ScriptSource.
-func scriptSource(store Store, queue string, kind hook.Kind, version string) (string, error) {
-	prefix := storage.AppendStateKey(nil, storage.StateScript, queue, kind.String())
-	it := store.Scan(storage.State, prefix, storage.After(prefix))
-	defer it.Close()
-	for ok := it.Seek(prefix); ok; ok = it.Next() {
-		var rec storage.Script
-		if err := rec.Decode(it.Value()); err != nil {
-			return "", err
-		}
-		if rec.Version == version {
-			return rec.Source, nil
-		}
-	}
-	return "", it.Err()
+	return scripts.Source(e.store, hookOf(queue, kind), version)
 }
 
 // RollbackScript loads a source of the history of a hook again, as LoadScript does. h is the
@@ -414,7 +367,7 @@ func (tx *Tx) RollbackScript(queue string, kind hook.Kind, version string, h hoo
 	if err != nil {
 		return err
 	}
-	if h == nil || q.version(kind, version) == nil {
+	if h == nil || tx.core.scripts.Get(hookOf(q.name, kind), version) == nil {
 		return fmt.Errorf("%w: the history of %s of %q has no version %.80q, FILA.SCRIPT HISTORY shows those it has", ErrInvalid, kind, queue, version)
 	}
 	return tx.LoadScript(queue, h, user)
@@ -423,32 +376,12 @@ func (tx *Tx) RollbackScript(queue string, kind hook.Kind, version string, h hoo
 // scriptRead is the sources of a history.
 type scriptRead struct {
 	epoch    uint64
-	versions []*scriptVersion
+	versions []*scripts.Version
 	sources  []string // by version; "": it is not in the store any more
 	err      error
 }
 
 // has reports whether the sources of these versions have been read.
-func (r *scriptRead) has(versions []*scriptVersion) bool {
+func (r *scriptRead) has(versions []*scripts.Version) bool {
 	return slices.Equal(r.versions, versions) && !slices.Contains(r.sources, "")
-}
-
-// do reads the sources, off the loop.
-func (r *scriptRead) do(store Store) {
-	r.sources = make([]string, len(r.versions))
-	for i, v := range r.versions {
-		value, err := store.Get(storage.State, v.key())
-		if errors.Is(err, storage.ErrNotFound) {
-			continue
-		}
-		var rec storage.Script
-		if err == nil {
-			err = rec.Decode(value)
-		}
-		if err != nil {
-			r.err = err
-			return
-		}
-		r.sources[i] = rec.Source
-	}
 }

@@ -58,7 +58,6 @@ func (s *queueSet) check(c *core, bad report) {
 	if named != 0 {
 		bad(1, "%d queues are not listed for their dead-letter queues", named)
 	}
-	s.checkHistories(bad)
 	s.checkSums(c, bad)
 }
 
@@ -104,31 +103,6 @@ func (s *queueSet) checkSums(c *core, bad report) {
 	}
 	if keys != c.heads.keys {
 		bad(33, "all queues have %d keys, %d are counted", keys, c.heads.keys)
-	}
-}
-
-func (s *queueSet) checkHistories(bad report) {
-	n, bytes := 0, 0
-	for name, q := range s.byName {
-		for _, list := range q.history {
-			versions, last := map[string]bool{}, uint64(0)
-			for _, v := range list {
-				n, bytes = n+1, bytes+v.bytes
-				if v.queue != q || v.no <= last || versions[v.version] {
-					bad(25, "queue %q: version %s of a hook is not where it should be", name, v.version)
-				}
-				versions[v.version], last = true, v.no
-			}
-			if len(list) > ScriptHistoryMax {
-				bad(25, "queue %q: %d versions of a hook", name, len(list))
-			}
-		}
-	}
-	for range s.versions.All() {
-		n--
-	}
-	if n != 0 || bytes != s.versionBytes {
-		bad(25, "%d versions of hooks are missing, their %d bytes are counted as %d", n, bytes, s.versionBytes)
 	}
 }
 

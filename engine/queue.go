@@ -37,8 +37,7 @@ type queue struct {
 	deltasLost uint64        // change at which deltas were dropped, because there were too many
 	contents   int           // bytes of the messages in deltas that have taken the place of others
 
-	redrive *redrive            // under way, or the last one; nil: none yet
-	history [2][]*scriptVersion // of the hooks by kind, the newest source last
+	redrive *redrive // under way, or the last one; nil: none yet
 
 	regather    bool // another BATCH is set, and its keys are looked at
 	roster      intrusive.Roster[fairKey]

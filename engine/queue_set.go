@@ -21,9 +21,6 @@ type queueSet struct {
 
 	figures figures.All
 
-	versions     intrusive.Roster[scriptVersion] // the histories of all hooks, by age
-	versionBytes int                             // of their records
-
 	untimed
 }
 

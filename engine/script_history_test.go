@@ -151,14 +151,14 @@ func TestHistoriesAreBounded(t *testing.T) {
 	if got := w.history("a"); w.scripts() != 2*ScriptHistoryMax || strings.Contains(got, "a00/") || !strings.Contains(got, "a01/") {
 		t.Errorf("%d sources, the history is %s", w.scripts(), got)
 	}
-	w.core.cfg.HistoryBytes = w.core.queues.versionBytes
+	w.core.cfg.HistoryBytes = w.core.scripts.Bytes()
 	w.load("a", "a11", "") // takes the place of one as large
 	if n := w.scripts(); n != 2*ScriptHistoryMax {
 		t.Errorf("%d sources fit", n)
 	}
-	w.load("b", "b-large"+strings.Repeat("x", 3*w.core.queues.versionBytes/20), "")
-	if got := w.history("a"); strings.Contains(got, "a02/") || !strings.Contains(got, "a11/") || w.core.queues.versionBytes > w.core.cfg.HistoryBytes {
-		t.Errorf("%d bytes of %d, the history is %s", w.core.queues.versionBytes, w.core.cfg.HistoryBytes, got)
+	w.load("b", "b-large"+strings.Repeat("x", 3*w.core.scripts.Bytes()/20), "")
+	if got := w.history("a"); strings.Contains(got, "a02/") || !strings.Contains(got, "a11/") || w.core.scripts.Bytes() > w.core.cfg.HistoryBytes {
+		t.Errorf("%d bytes of %d, the history is %s", w.core.scripts.Bytes(), w.core.cfg.HistoryBytes, got)
 	}
 	w.sound()
 	w.core.cfg.HistoryBytes = 0

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -112,7 +113,7 @@ func (s *Stepper) CompileScript(by hook.Caller, kind hook.Kind, source string) (
 
 // ScriptSource is Engine.ScriptSource.
 func (s *Stepper) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
-	return scriptSource(s.store, queue, kind, version)
+	return scripts.Source(s.store, hookOf(queue, kind), version)
 }
 
 // Snapshot is Engine.Snapshot.
