@@ -1,16 +1,11 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/base64"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine/internal/causes"
-	"github.com/faisca/fila/internal/errtext"
-	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/storage"
 )
 
@@ -53,7 +48,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 			list = append(list, v)
 		}
 	}
-	return formatCursor(p.next), list, nil
+	return search.Cursor(p.next), list, nil
 }
 
 // BrowseErrors returns the failures of a page of messages by cause, see ErrorGroup. It is as
@@ -64,7 +59,7 @@ func (tx *Tx) BrowseErrors(req *Browse) (next string, groups []ErrorGroup, err e
 	if err != nil {
 		return "", nil, err
 	}
-	return formatCursor(p.next), p.groups.List(), nil
+	return search.Cursor(p.next), p.groups.List(), nil
 }
 
 // browse returns the page of a request once it is read, else it parks the task.
@@ -79,11 +74,11 @@ func (tx *Tx) browse(req *Browse, grouped bool) (*page, error) {
 	}
 	p := req.page
 	if req.page = nil; p == nil || !p.done || !c.valid(&p.changeLog) {
-		cursor, err := parseCursor(q.no, req.Cursor)
-		if err == nil {
-			err = req.Filter.check()
+		cursor, ok := search.ParseCursor(q.no, req.Cursor)
+		if !ok {
+			return nil, fmt.Errorf("%w: CURSOR %.80q is none that FILA.BROWSE has returned; start with 0", ErrInvalid, req.Cursor)
 		}
-		if err != nil {
+		if err := filterError(req.Filter.Check(filterBytesMax)); err != nil {
 			return nil, err
 		}
 		p = c.readPage(q, req.Key, cursor, max(req.Count, 1), tx.task.resume)
@@ -97,34 +92,6 @@ func (tx *Tx) browse(req *Browse, grouped bool) (*page, error) {
 		return nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)
 	}
 	return p, nil
-}
-
-// A cursor is the key of the next message in the store, without the queue's number, in a
-// text form that every client can keep.
-
-// formatCursor returns the cursor for a message key; "" for nil, the end.
-func formatCursor(key []byte) string {
-	if key == nil {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(key[len(storage.AppendQueuePrefix(nil, 0)):])
-}
-
-// parseCursor returns the message key of a cursor; nil for "", the beginning. Anything that
-// formatCursor cannot have returned is ErrInvalid.
-func parseCursor(queue uint32, cursor string) ([]byte, error) {
-	if cursor == "" {
-		return nil, nil
-	}
-	place, err := base64.RawURLEncoding.DecodeString(cursor)
-	key := slices.Concat(storage.AppendQueuePrefix(nil, queue), place)
-	if err == nil {
-		_, err = storage.ParseMessageKey(key)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%w: CURSOR %.80q is none that FILA.BROWSE has returned; start with 0", ErrInvalid, cursor)
-	}
-	return key, nil
 }
 
 // View is a message as FILA.GET and FILA.BROWSE show it. Payload, Headers and the fields
@@ -241,7 +208,7 @@ func (tx *Tx) PreflightGet(req *Get) error {
 		if f := l.found[0]; f != nil {
 			tx.task.shown += len(f.m.body)
 		} else if l.end != nil {
-			tx.task.shown += len(l.end.value)
+			tx.task.shown += l.end.Bytes
 		}
 	}
 	if tx.task.shown > tx.core.cfg.ReplyBytes {
@@ -287,148 +254,24 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	return v
 }
 
-// Filter selects messages by their records in the store; nil selects all. What is set must
-// all agree.
-type Filter struct {
-	Header  string   // name of a header that must have a value like Value; "": any headers
-	Value   string   // glob pattern
-	Payload []byte   // what the payload must contain; empty: anything
-	Error   *string  // what the last error must be like, see matchError; nil: anything
-	Causes  []string // the cause of the last failure must be one of these; nil: anything
-	Origin  string   // the queue in which the message must have died; "": any, or none
-	// The time at which the message came into its queue must be within these, both inclusive
-	// and in Unix milliseconds: a dead message when it died, another one when it was enqueued.
-	Since, Until int64 // 0: no bound
-}
+// Filter selects messages by their records in the store; nil selects all.
+type Filter = search.Filter
+
+// ErrorGroup is the failures of messages that have one cause.
+type ErrorGroup = causes.Group
 
 // filterBytesMax bounds each pattern or text of a filter, in bytes. The longest error has a
 // group whose pattern is not longer.
 const filterBytesMax = 2 * ErrorBytes
 
-// check returns what is wrong with a filter.
-func (f *Filter) check() error {
-	if f == nil {
+// filterError is the refusal of a filter.
+func filterError(tooBig bool, err error) error {
+	switch {
+	case err == nil:
 		return nil
-	}
-	texts := []struct{ name, pattern string }{{"HEADER", f.Value}, {"ERROR", ""}}
-	if f.Error != nil {
-		texts[1].pattern = *f.Error
-	}
-	for _, t := range texts {
-		if len(t.pattern) > filterBytesMax {
-			return fmt.Errorf("%w: the pattern of %s has %d bytes, the limit is %d", ErrTooBig, t.name, len(t.pattern), filterBytesMax)
-		}
-		if err := glob.Check(t.pattern); err != nil {
-			return fmt.Errorf("%w: the pattern of %s, %.80q, %w", ErrInvalid, t.name, t.pattern, err)
-		}
-	}
-	if err := causes.Check(f.Causes, filterBytesMax); err != nil {
+	case tooBig:
 		return fmt.Errorf("%w: %w", ErrTooBig, err)
-	}
-	if len(f.Payload) > filterBytesMax {
-		return fmt.Errorf("%w: the text of PAYLOAD has %d bytes, the limit is %d", ErrTooBig, len(f.Payload), filterBytesMax)
-	}
-	if len(f.Origin) > filterBytesMax {
-		return fmt.Errorf("%w: the name of FROM has %d bytes, the limit is %d", ErrTooBig, len(f.Origin), filterBytesMax)
-	}
-	if f.Until > 0 && f.Since > f.Until {
-		return fmt.Errorf("%w: SINCE %d is after UNTIL %d", ErrInvalid, f.Since, f.Until)
-	}
-	return nil
-}
-
-// match reports whether a message is selected, and the work beyond reading it, about one for
-// each byte that is compared. It runs off the loop.
-func (f *Filter) match(r *record) (ok bool, work int) {
-	if f == nil {
-		return true, 0
-	}
-	work = recordWork
-	if at := r.arrived() / int64(time.Millisecond); at < f.Since || f.Until > 0 && at > f.Until {
-		return false, work
-	}
-	if d := r.message.Dead; f.Origin != "" && (d == nil || d.Queue != f.Origin) {
-		return false, work
-	}
-	if f.Error != nil || len(f.Causes) > 0 {
-		text, name, failed := r.failure()
-		work += len(text) * (1 + len(f.Causes))
-		if f.Error != nil {
-			work += matchWork(*f.Error, len(text))
-		}
-		if !failed || f.Error != nil && !matchError(*f.Error, text) || !causes.Has(f.Causes, name, text) {
-			return false, work
-		}
-	}
-	if f.Header != "" {
-		found := false
-		for _, h := range r.message.Headers {
-			if string(h.Name) == f.Header && !found {
-				work += matchWork(f.Value, len(h.Value))
-				found = glob.Match(f.Value, string(h.Value))
-			}
-		}
-		if !found {
-			return false, work
-		}
-	}
-	return bytes.Contains(r.message.Payload, f.Payload), work
-}
-
-// recordWork is the work of reading a message of few bytes, in the unit of Filter.match.
-const recordWork = 1 << 10
-
-// matchWork is the most that comparing a pattern with n bytes takes.
-func matchWork(pattern string, n int) int {
-	if strings.Contains(pattern, "*") {
-		return n * len(pattern)
-	}
-	return n
-}
-
-// matchError reports whether an error is like a glob pattern: itself, or the text of its group
-// (errtext). The pattern of a group (ErrorGroup.Error) matches the errors of that group and no
-// others: an error that equals the text of a group is of that group.
-func matchError(pattern, text string) bool {
-	return glob.Match(pattern, text) || glob.Match(pattern, errtext.Group(text))
-}
-
-// arrived returns when the message came into its queue, in Unix nanoseconds.
-func (r *record) arrived() int64 {
-	if d := r.message.Dead; d != nil {
-		return d.DiedAt
-	}
-	return r.mk.ID.Nanos()
-}
-
-// failure returns the error of a message that has failed or is dead, which may be empty, and its cause as it was named.
-func (r *record) failure() (text, cause string, failed bool) {
-	switch d := r.message.Dead; {
-	case r.attempt.FirstFailedAt != 0:
-		return r.attempt.Error, r.attempt.Cause, true
-	case d != nil:
-		return d.Error, d.Cause, true
 	default:
-		return "", "", false
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-}
-
-// ErrorGroup is the failures of messages that have one cause.
-type ErrorGroup = causes.Group
-
-// collect adds a message to the groups of a page, or returns false for one that is for the next page.
-func (p *page) collect(r *record) bool {
-	text, name, failed := r.failure()
-	if !failed {
-		return true
-	}
-	f := causes.Failure{Text: text, Name: name, Queue: p.groups.Queue, ID: r.mk.ID}
-	at := r.attempt.LastFailedAt
-	if d := r.message.Dead; d != nil {
-		if f.Queue = d.Queue; at == 0 {
-			at = d.DiedAt
-		}
-	}
-	f.At = time.Unix(0, at)
-	return p.groups.Add(&f)
 }

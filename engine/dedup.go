@@ -9,6 +9,7 @@ import (
 
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/recent"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -219,7 +220,7 @@ func (d *dedupIDs) expire(c *core) {
 func (c *core) groupOf(q *queue, f storage.Family) *generation.Group {
 	group, period := &q.dedup, q.set.Values.Duration(queueset.DedupWindow)
 	if f == storage.Results {
-		group, period = &q.results, knownFor(&q.set.Values, true)
+		group, period = &q.results, search.KnownFor(&q.set.Values, true)
 	}
 	if *group == nil {
 		*group = generation.New(q.no, f, period)

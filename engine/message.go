@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/faisca/fila/engine/consumers"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
@@ -237,25 +238,25 @@ func AppendID(dst []byte, id ID) []byte {
 // record is what the store has of a message, before it is copied into memory. readMessages
 // uses one for all messages.
 type record struct {
+	search.Record // its Message is decoded from value, which it aliases
+
 	mk        storage.MessageKey
-	value     []byte          // of the messages record
-	message   storage.Message // decoded from value, which it aliases
-	attempt   storage.Attempt
+	value     []byte       // of the messages record
 	retried   bool         // there is an attempts record
 	throttles *throttleSet // of the message; neighbours usually share it
 }
 
 // decode begins with a message, which has no attempts record so far.
 func (r *record) decode(mk storage.MessageKey, value []byte) error {
-	r.mk, r.value, r.attempt, r.retried = mk, value, storage.Attempt{}, false
+	r.mk, r.value, r.ID, r.Attempt, r.retried = mk, value, mk.ID, storage.Attempt{}, false
 	var throttles, budgets []string
 	if t := r.throttles; t != nil {
 		throttles, budgets = t.Names, t.Budgets
 	}
-	if err := r.message.DecodeLike(value, throttles, budgets); err != nil {
+	if err := r.Message.DecodeLike(value, throttles, budgets); err != nil {
 		return fmt.Errorf("message %s: %w", mk.ID, err)
 	}
-	if t, meta := r.throttles, &r.message.Meta; !t.has(meta) || t.Charge != meta.Charge {
+	if t, meta := r.throttles, &r.Message.Meta; !t.has(meta) || t.Charge != meta.Charge {
 		r.throttles = newThrottleSet(meta)
 	}
 	return nil
@@ -263,7 +264,7 @@ func (r *record) decode(mk storage.MessageKey, value []byte) error {
 
 // decodeAttempt adds the attempts record.
 func (r *record) decodeAttempt(value []byte) error {
-	if err := r.attempt.Decode(value); err != nil {
+	if err := r.Attempt.Decode(value); err != nil {
 		return fmt.Errorf("message %s: %w", r.mk.ID, err)
 	}
 	r.retried = true
@@ -274,14 +275,14 @@ func (r *record) decodeAttempt(value []byte) error {
 func (r *record) found(store Store) (f foundMessage, err error) {
 	m := &message{
 		rank: r.mk.Rank, id: r.mk.ID, attempt: 1,
-		body: slices.Clone(r.value), timer: -1, since: max(r.mk.ID.Nanos(), r.message.ReadyAt),
+		body: slices.Clone(r.value), timer: -1, since: max(r.mk.ID.Nanos(), r.Message.ReadyAt),
 	}
-	if d := r.message.Dead; d != nil {
+	if d := r.Message.Dead; d != nil {
 		m.since = max(m.since, d.DiedAt)
 	}
-	m.give(&r.message.Meta, r.throttles, r.message.Dead == nil && !r.attempt.Freed)
-	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.message.ReadyAt}
-	if a := &r.attempt; r.retried {
+	m.give(&r.Message.Meta, r.throttles, r.Message.Dead == nil && !r.Attempt.Freed)
+	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.Message.ReadyAt}
+	if a := &r.Attempt; r.retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
 		m.since = max(m.since, a.ReadyAt, a.LastFailedAt)
 		m.noteFirstLease(a.FirstLeasedAt)

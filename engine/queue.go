@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -196,7 +197,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
 	c.ended.Renew(q.dedup, set.Values.Duration(queueset.DedupWindow))
-	c.ended.Renew(q.results, knownFor(&set.Values, true))
+	c.ended.Renew(q.results, search.KnownFor(&set.Values, true))
 	c.emitQueue(EventAltered, q)
 }
 

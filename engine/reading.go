@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/engine/internal/causes"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
@@ -71,7 +72,7 @@ func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then fun
 	if key != "" {
 		prefix = storage.AppendKeyPrefix(nil, q.no, key)
 	}
-	p := &page{from: prefix, to: storage.After(prefix), limit: limit, most: limit, bytes: pageBytes, work: searchWork}
+	p := &page{from: prefix, to: storage.After(prefix), limit: limit, most: limit, bytes: search.PageBytes, work: search.WorkMax}
 	p.changeLog, p.then = c.openLog(q), then
 	if string(cursor) > string(prefix) {
 		p.from = cursor
@@ -80,19 +81,8 @@ func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then fun
 	return p
 }
 
-// pageBytes is the size after which a page ends. A page has at least one message of any size.
-const pageBytes = 4 << 20
-
-// viewBytes is what a message of a page takes in memory in addition to its record, as it is
-// found and as it is shown. A test compares it with the types.
-const viewBytes = 1<<10 + 128
-
 // PageBytes returns the maximum memory of a page in bytes if no record is larger than record.
-func PageBytes(record int) int { return pageBytes + record + viewBytes }
-
-// searchWork bounds the work of one page, off the loop: the bytes of the records that are
-// looked at and what the filter does with them. Without a filter pageBytes ends a page before.
-const searchWork = 64 << 20
+func PageBytes(record int) int { return search.PageBytes + record + search.ViewBytes }
 
 // do reads the page, off the loop.
 func (p *page) do(store Store) {
@@ -110,15 +100,15 @@ func (p *page) do(store Store) {
 	var refused []byte // key of a message that is for the next page
 	more, err := readMessages(store, p.from, p.to, func(r *record) (bool, error) {
 		pause()
-		matches, cost := p.filter.match(r)
+		matches, cost := p.filter.Match(&r.Record)
 		if p.members != nil {
-			_, is := p.members[r.message.MemberOf]
-			matches = is && !r.message.Died
+			_, is := p.members[r.Message.MemberOf]
+			matches = is && !r.Message.Died
 		}
 		switch {
 		case !matches:
 		case p.groups != nil:
-			if !p.collect(r) {
+			if !r.Collect(p.groups) {
 				refused = r.mk.Append(nil)
 				return false, nil
 			}
@@ -127,11 +117,11 @@ func (p *page) do(store Store) {
 			if err != nil {
 				return false, err
 			}
-			if err := p.ids.look(store, f.m.id, &r.message); err != nil {
+			if err := p.ids.look(store, f.m.id, &r.Message); err != nil {
 				return false, err
 			}
 			p.found = append(p.found, f)
-			size += len(f.m.body) + len(f.key) + viewBytes
+			size += len(f.m.body) + len(f.key) + search.ViewBytes
 		}
 		p.looked++
 		last = r.mk
@@ -168,8 +158,8 @@ type lookup struct {
 	work   int             // number of records to try, at most
 	found  []*foundMessage // parallel to wanted; nil: there is no such message
 
-	ends []int64   // generations of the records of ends that are searched for a single message that is not found
-	end  *foundEnd // the record; nil: there is none
+	ends []int64     // generations of the records of ends that are searched for a single message that is not found
+	end  *search.End // the record; nil: there is none
 }
 
 // wanted is an id that a lookup looks for.
@@ -222,7 +212,7 @@ func (l *lookup) do(store Store) {
 		}
 	}
 	if len(l.ends) > 0 && l.found[0] == nil {
-		l.end, l.err = findEnd(store, l.no, l.ends, l.wanted[0].id)
+		l.end, l.err = search.FindEnd(store, l.no, l.ends, l.wanted[0].id)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/engine/search"
 )
 
 // bodiesOf returns the bytes of the records that a look-up retains.
@@ -98,7 +100,7 @@ func (c *getCall) Apply(tx *Tx) error {
 // The bytes counted for a message of a page, beside its record, are at least what it takes.
 func TestAViewTakesNoMoreThanIsCounted(t *testing.T) {
 	size := func(v any) int { return int(reflect.TypeOf(v).Size()) }
-	if n := size(foundMessage{}) + size(message{}) + size(View{}) + size(Death{}) + size(failure{}); n > viewBytes {
-		t.Errorf("%d bytes, %d are counted", n, viewBytes)
+	if n := size(foundMessage{}) + size(message{}) + size(View{}) + size(Death{}) + size(failure{}); n > search.ViewBytes {
+		t.Errorf("%d bytes, %d are counted", n, search.ViewBytes)
 	}
 }

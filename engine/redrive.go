@@ -126,7 +126,7 @@ func (c *core) checkRedrive(dlq *queue, req *Redrive) error {
 	if !dlq.isDLQ() {
 		return fmt.Errorf("%w: %q is not a dead-letter queue", ErrInvalid, req.DLQ)
 	}
-	if err := req.Filter.check(); err != nil {
+	if err := filterError(req.Filter.Check(filterBytesMax)); err != nil {
 		return err
 	}
 	if req.Rate < 0 || req.Rate > rateRedrive {

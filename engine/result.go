@@ -10,6 +10,7 @@ import (
 
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
@@ -213,7 +214,7 @@ func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 
 // lookedUpResult returns the result of a look-up that no end of the message has overtaken.
 func (c *core) lookedUpResult(q *queue, l *resultLook) Result {
-	ttl := knownFor(&q.set.Values, l.result.Value != nil)
+	ttl := search.KnownFor(&q.set.Values, l.result.Value != nil)
 	if l.queue != q.no || l.result.Status == ResultDone && !l.result.At.Add(ttl).After(unix(c.now)) {
 		return Result{}
 	}

@@ -1,0 +1,185 @@
+package search
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/faisca/fila/engine/internal/causes"
+	"github.com/faisca/fila/internal/errtext"
+	"github.com/faisca/fila/internal/glob"
+	"github.com/faisca/fila/storage"
+)
+
+// Filter selects messages by their records in the store; nil selects all. What is set must
+// all agree.
+type Filter struct {
+	Header  string   // name of a header that must have a value like Value; "": any headers
+	Value   string   // glob pattern
+	Payload []byte   // what the payload must contain; empty: anything
+	Error   *string  // what the last error must be like, see matchError; nil: anything
+	Causes  []string // the cause of the last failure must be one of these; nil: anything
+	Origin  string   // the queue in which the message must have died; "": any, or none
+	// The time at which the message came into its queue must be within these, both inclusive
+	// and in Unix milliseconds: a dead message when it died, another one when it was enqueued.
+	Since, Until int64 // 0: no bound
+}
+
+// Bounds of the pages of a search.
+const (
+	// PageBytes is the size after which a page ends. A page has at least one message of any size.
+	PageBytes = 4 << 20
+	// ViewBytes is what a message of a page takes in memory in addition to its record, as it is
+	// found and as it is shown.
+	ViewBytes = 1<<10 + 128
+	// WorkMax bounds the work of one page: the bytes of the records that are
+	// looked at and what the filter does with them. Without a filter PageBytes ends a page before.
+	WorkMax = 64 << 20
+	// recordWork is the work of reading a message of few bytes.
+	recordWork = 1 << 10
+)
+
+// Check returns what is wrong with a filter, and whether that is its size. Each pattern or text has at most that many
+// bytes.
+func (f *Filter) Check(most int) (tooBig bool, err error) {
+	if f == nil {
+		return false, nil
+	}
+	texts := []struct{ name, pattern string }{{"HEADER", f.Value}, {"ERROR", ""}}
+	if f.Error != nil {
+		texts[1].pattern = *f.Error
+	}
+	for _, t := range texts {
+		if len(t.pattern) > most {
+			return true, fmt.Errorf("the pattern of %s has %d bytes, the limit is %d", t.name, len(t.pattern), most)
+		}
+		if err := glob.Check(t.pattern); err != nil {
+			return false, fmt.Errorf("the pattern of %s, %.80q, %w", t.name, t.pattern, err)
+		}
+	}
+	if err := causes.Check(f.Causes, most); err != nil {
+		return true, err
+	}
+	if len(f.Payload) > most {
+		return true, fmt.Errorf("the text of PAYLOAD has %d bytes, the limit is %d", len(f.Payload), most)
+	}
+	if len(f.Origin) > most {
+		return true, fmt.Errorf("the name of FROM has %d bytes, the limit is %d", len(f.Origin), most)
+	}
+	if f.Until > 0 && f.Since > f.Until {
+		return false, fmt.Errorf("SINCE %d is after UNTIL %d", f.Since, f.Until)
+	}
+	return false, nil
+}
+
+// Record is what the store has of a message.
+type Record struct {
+	ID      storage.ID
+	Message storage.Message
+	Attempt storage.Attempt // the zero value: there is none
+}
+
+// arrived returns when the message came into its queue, in Unix nanoseconds.
+func (r *Record) arrived() int64 {
+	if d := r.Message.Dead; d != nil {
+		return d.DiedAt
+	}
+	return r.ID.Nanos()
+}
+
+// failure returns the error of a message that has failed or is dead, which may be empty, and its cause as it was named.
+func (r *Record) failure() (text, cause string, failed bool) {
+	switch d := r.Message.Dead; {
+	case r.Attempt.FirstFailedAt != 0:
+		return r.Attempt.Error, r.Attempt.Cause, true
+	case d != nil:
+		return d.Error, d.Cause, true
+	default:
+		return "", "", false
+	}
+}
+
+// Collect adds a message to groups of failures, or returns false for one that would be a group too many. A message that has not failed
+// is in none.
+func (r *Record) Collect(groups *causes.Groups) bool {
+	text, name, failed := r.failure()
+	if !failed {
+		return true
+	}
+	f := causes.Failure{Text: text, Name: name, Queue: groups.Queue, ID: r.ID}
+	at := r.Attempt.LastFailedAt
+	if d := r.Message.Dead; d != nil {
+		if f.Queue = d.Queue; at == 0 {
+			at = d.DiedAt
+		}
+	}
+	f.At = time.Unix(0, at)
+	return groups.Add(&f)
+}
+
+// Match reports whether a message is selected, and the work beyond reading it, about one for
+// each byte that is compared.
+func (f *Filter) Match(r *Record) (ok bool, work int) {
+	if f == nil {
+		return true, 0
+	}
+	work = recordWork
+	if !f.within(r.arrived()) {
+		return false, work
+	}
+	if d := r.Message.Dead; f.Origin != "" && (d == nil || d.Queue != f.Origin) {
+		return false, work
+	}
+	if f.Error != nil || len(f.Causes) > 0 {
+		text, name, failed := r.failure()
+		work += len(text) * (1 + len(f.Causes))
+		if f.Error != nil {
+			work += matchWork(*f.Error, len(text))
+		}
+		if !failed || f.Error != nil && !matchError(*f.Error, text) || !causes.Has(f.Causes, name, text) {
+			return false, work
+		}
+	}
+	ok, compared := f.matchHeader(r.Message.Headers)
+	if work += compared; !ok {
+		return false, work
+	}
+	return bytes.Contains(r.Message.Payload, f.Payload), work
+}
+
+// within reports whether a time in Unix nanoseconds is within the bounds.
+func (f *Filter) within(nanos int64) bool {
+	at := nanos / int64(time.Millisecond)
+	return at >= f.Since && (f.Until == 0 || at <= f.Until)
+}
+
+// matchHeader reports whether a header of the name has a value that is selected, and the work of that.
+func (f *Filter) matchHeader(headers []storage.Header) (ok bool, work int) {
+	if f.Header == "" {
+		return true, 0
+	}
+	found := false
+	for _, h := range headers {
+		if string(h.Name) == f.Header && !found {
+			work += matchWork(f.Value, len(h.Value))
+			found = glob.Match(f.Value, string(h.Value))
+		}
+	}
+	return found, work
+}
+
+// matchWork is the most that comparing a pattern with n bytes takes.
+func matchWork(pattern string, n int) int {
+	if strings.Contains(pattern, "*") {
+		return n * len(pattern)
+	}
+	return n
+}
+
+// matchError reports whether an error is like a glob pattern: itself, or the text of its group
+// (errtext). The pattern of a group (causes.Group) matches the errors of that group and no
+// others: an error that equals the text of a group is of that group.
+func matchError(pattern, text string) bool {
+	return glob.Match(pattern, text) || glob.Match(pattern, errtext.Group(text))
+}
