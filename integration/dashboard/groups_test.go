@@ -60,6 +60,8 @@ func TestAGroupIsFollowedInTheDashboard(t *testing.T) {
 	x.click("link", id)
 	x.wait("fila-group-done")
 	x.wait("summary")
+	x.click("link", "import-7")
+	x.wait("All members have ended")
 
 	// A group that has ended is not listed, and is found by its name.
 	x.click("link", "Groups")

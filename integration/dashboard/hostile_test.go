@@ -35,13 +35,14 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 	b.do("FILA.SIGNAL", "ADD", name, "x")
 	b.do("FILA.TOPIC", "BIND", name, name, "HEADER", name, name)
 	b.do("FILA.CONFIG", "SET", name, name)
+	b.do("FILA.GROUP", "OPEN", name, name, name)
 	b.do("FILA.SCRIPT", "LOAD", name, "ON_FAILURE", "-- "+name+"\nfunction on_failure(msg) error('"+strings.ReplaceAll(name, "'", `\'`)+"') end\n")
 	c := b.dial("", "")
 	if _, err := c.Do(t.Context(), "CLIENT", "SETNAME", strings.ReplaceAll(hostile, " ", "_")); err != nil {
 		t.Fatal(err)
 	}
 	b.die(2, name, func(int) string { return name }, "KEY", name, "HEADER", name, name)
-	b.enqueue(3, name, name, "KEY", name, "HEADER", name, name, "THROTTLE", name)
+	b.enqueue(3, name, name, "KEY", name, "HEADER", name, name, "THROTTLE", name, "GROUP", name)
 	lease, _ := b.do("FILA.LEASE", name, "CONSUMER", name).([]any)
 	failed, _ := lease[0].([]any)
 	b.do("FILA.NACK", name, client.Text(failed[0]), "ERROR", name)
@@ -56,6 +57,7 @@ func TestStoredTextIsShownAsText(t *testing.T) {
 		"dead": "#/queues/" + dlq + "/dead?error=" + url.QueryEscape(errorOf(b, name+".dlq")), "scripts": "#/queues/" + queue + "/scripts?hook=on_failure",
 		"consumers": "#/queues/" + queue + "/consumers",
 		"topics":    "#/topics", "topic": "#/topics/" + queue, "subscriptions": "#/queues/" + queue + "/topics",
+		"groups": "#/groups", "group": "#/groups/" + queue, "audit": "#/audit",
 		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/" + queue, "signals": "#/signals", "schedules": "#/crons",
 		"clients": "#/clients", "slowlog": "#/slowlog", "config": "#/config", "server": "#/config/server", "users": "#/users?user=" + url.QueryEscape(strings.ReplaceAll(name, " ", "_")),
 	}

@@ -143,9 +143,9 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	const some = (name: string, v: string) => v !== "" && all.push([name, v]);
 	some("Consumer", text(m.consumer));
 	some("Unique id", text(m.unique));
-	if (text(m.group) !== "") {
-		all.push(["Group", <a href={to(["groups", bytes(m.group)])}>{text(m.group)}</a>]);
-	}
+	const group = (title: string, name: Value | undefined) => text(name) !== "" && all.push([title, <a href={to(["groups", bytes(name)])}>{text(name)}</a>]);
+	group("Group", m.group);
+	group("Enqueued at the end of", pairs(m.headers).find(([name]) => name === "fila-group")?.[1]);
 	some("Throttles", list(m.throttle).map(text).join(", "));
 	some("Budgets", list(m.budgets).map(text).join(", "));
 	if (list(m.budgets).length > 0) {
