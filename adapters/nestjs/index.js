@@ -5,7 +5,7 @@
 'use strict'
 
 const { BaseRpcContext, ClientProxy, Server } = require('@nestjs/microservices')
-const { DelayedError, Queue, UnrecoverableError, Worker } = require('fila-worker')
+const { DelayedError, Group, Queue, RateLimitError, UnrecoverableError, Worker } = require('fila-worker')
 const { lastValueFrom } = require('rxjs')
 
 // The text of Nest's own transports.
@@ -28,9 +28,22 @@ class FilaContext extends BaseRpcContext {
   getPattern () {
     return this.args[1]
   }
+
+  /** The messages of a batch that have the pattern, as the payload has their data. */
+  getBatch () {
+    return this.args[2]
+  }
+
+  /** Says how far the work is, and extends the lease. */
+  updateProgress (progress) {
+    return this.args[0].updateProgress(progress)
+  }
 }
 
-/** Serves the messages of a queue: what was sent is answered, what was emitted is acked. */
+/**
+ * Serves the messages of a queue: what was sent is answered, what was emitted is acked. With batch, { size }, a handler gets the
+ * data of up to size messages of one key that were emitted with its pattern.
+ */
 class FilaTransport extends Server {
   transportId = Symbol('fila')
   #options
@@ -46,7 +59,7 @@ class FilaTransport extends Server {
 
   listen (callback) {
     const { queue, serializer, deserializer, ...options } = this.#options
-    this.#worker = new Worker(queue, job => this.#handle(job), { concurrency: 16, ...options })
+    this.#worker = new Worker(queue, job => options.batch ? this.#handleBatch(job.getBatch()) : this.#handle(job), { concurrency: 16, ...options })
     this.#worker.on('error', e => this.logger.error(e.message))
     for (const [event, listener] of this.#listeners) this.#worker.on(event, listener)
     callback()
@@ -76,16 +89,42 @@ class FilaTransport extends Server {
     const answer = { id, isDisposed: true }
     try {
       if (!handler) throw NO_HANDLER
-      const result = await handler(data, new FilaContext([job, route]))
-      answer.response = await lastValueFrom(this.transformToObservable(result), { defaultValue: undefined })
+      answer.response = await this.#result(handler, data, new FilaContext([job, route, [job]]))
     } catch (e) {
-      const text = textOf(e)
-      if (e?.dead) throw failure(new UnrecoverableError(text))
-      if (e?.delay !== undefined) throw failure(new DelayedError(e.delay, text))
-      if (!answers) throw failure(new Error(text))
-      answer.err = e instanceof Error ? { status: 'error', message: text } : e
+      const said = thrown(e)
+      if (said) throw said
+      if (!answers) throw failure(new Error(textOf(e)))
+      answer.err = e instanceof Error ? { status: 'error', message: textOf(e) } : e
     }
     return answers ? this.serializer.serialize(answer) : undefined
+  }
+
+  async #result (handler, data, context) {
+    return lastValueFrom(this.transformToObservable(await handler(data, context)), { defaultValue: undefined })
+  }
+
+  async #handleBatch (jobs) {
+    const patterns = new Map() // pattern: [jobs, data]
+    for (const job of jobs) {
+      const { id, pattern, data } = await this.deserializer.deserialize(parsed(job.payload), { channel: job.headers.pattern })
+      const route = this.normalizePattern(pattern ?? '')
+      if (id !== undefined) {
+        job.setAsFailed(failure(new UnrecoverableError('a service with batches answers nothing')))
+      } else if (!this.getHandlerByPattern(route)) {
+        job.setAsFailed(failure(new UnrecoverableError(`there is no handler for the pattern ${route}`)))
+      } else {
+        const [its, values] = patterns.get(route) ?? patterns.set(route, [[], []]).get(route)
+        its.push(job)
+        values.push(data)
+      }
+    }
+    for (const [route, [its, values]] of patterns) {
+      try {
+        await this.#result(this.getHandlerByPattern(route), values, new FilaContext([its[0], route, its]))
+      } catch (e) {
+        for (const job of its) job.setAsFailed(job.failure ?? thrown(e) ?? failure(new Error(textOf(e))))
+      }
+    }
   }
 }
 
@@ -95,6 +134,13 @@ function parsed (payload) {
   } catch {
     return payload.toString()
   }
+}
+
+// What an RpcException says becomes of its message, if it does.
+function thrown (e) {
+  if (e?.dead) return failure(new UnrecoverableError(textOf(e)))
+  if (e?.hold !== undefined) return failure(new RateLimitError(e.throttle, e.hold, textOf(e)))
+  if (e?.delay !== undefined) return failure(new DelayedError(e.delay, textOf(e)))
 }
 
 // An error whose text is its message alone.
@@ -144,6 +190,22 @@ class FilaClient extends ClientProxy {
     const left = new AbortController()
     this.#answer(this.assignPacketId(packet), left.signal).then(callback, err => callback({ err }))
     return () => left.abort()
+  }
+
+  /** Opens a group: pattern and data are emitted when its members, with the option group, have ended. Closing it is the caller's. */
+  async openGroup (name, pattern, data) {
+    const { queue, connection, settings } = this.#options
+    const record = data instanceof FilaRecord ? data : new FilaRecord(data)
+    const { headers, ...options } = record.options
+    const route = this.normalizePattern(pattern)
+    const group = new Group(name, { connection, settings })
+    try {
+      await group.open(queue, route, await this.serializer.serialize({ pattern, data: record.data }), { ...options, headers: { pattern: route, ...headers } })
+    } catch (e) {
+      await group.close()
+      throw e
+    }
+    return group
   }
 
   async #enqueue ({ pattern, data, id }) {

@@ -63,6 +63,24 @@ class AppController {
     throw new RpcException(text)
   }
 
+  @EventPattern('limited')
+  limited(@Payload() text: string, @Ctx() context: FilaContext): void {
+    seen.push([text, context.getJob().attempt, Date.now()])
+    if (context.getJob().attempt === 1) throw new RpcException({ message: 'busy', throttle: 'provider:x', hold: 300 })
+  }
+
+  @EventPattern('page')
+  async page(@Payload() pages: number[] | number, @Ctx() context: FilaContext): Promise<void> {
+    await context.updateProgress({ of: pages })
+    for (const job of context.getBatch()) if (job.headers.fails) job.setAsFailed(new Error('this one'))
+    seen.push(['page', pages])
+  }
+
+  @EventPattern('summary')
+  summary(@Payload() text: string, @Ctx() context: FilaContext): void {
+    seen.push([text, context.getJob().headers['fila-group-done']])
+  }
+
   @EventPattern('sleep')
   async sleep(@Payload() ms: number, @Ctx() context: FilaContext): Promise<void> {
     console.log('begun', context.getJob().attempt)
@@ -74,8 +92,8 @@ class AppController {
 @Module({ controllers: [AppController] })
 class AppModule {}
 
-export async function serve(connection: string, queue: string) {
-  const strategy = new FilaTransport({ connection, queue, lockDuration: 2000, blockFor: 200, settings: { maxattempts: 3, backoff: 10 } })
+export async function serve(connection: string, queue: string, batch?: { size: number }) {
+  const strategy = new FilaTransport({ connection, queue, batch, lockDuration: 2000, blockFor: 200, settings: { maxattempts: 3, backoff: 10 } })
   const app = await NestFactory.createMicroservice(AppModule, { strategy, logger: false })
   app.enableShutdownHooks()
   await app.listen()

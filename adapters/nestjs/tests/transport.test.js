@@ -8,6 +8,7 @@ const { createInterface } = require('node:readline')
 const { after, before, describe, test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { firstValueFrom, lastValueFrom, timeout } = require('rxjs')
+const { FilaRecord } = require('fila-nestjs')
 const { client, keys, record, seen, serve } = require(process.env.BUILT)
 const { Broker, patience, until } = require('../../node/tests/broker.js')
 
@@ -18,8 +19,8 @@ after(() => broker.stop())
 const answer = observable => lastValueFrom(observable.pipe(timeout(patience)))
 
 // A client of a queue that is served here, or not.
-async function service (t, queue, { served = true, at = broker } = {}) {
-  const app = served && await serve(at.url, queue)
+async function service (t, queue, { served = true, at = broker, batch } = {}) {
+  const app = served && await serve(at.url, queue, batch)
   const sender = client(at.url, queue)
   t.after(() => Promise.all([app && app.close(), sender.close()]))
   return sender
@@ -124,12 +125,60 @@ describe('a service', { concurrency: true }, () => {
     t.after(() => own.stop())
     const sender = await service(t, 'jobs', { at: own })
     assert.equal(await answer(sender.send('sum', [1])), 1)
-    const { FilaRecord } = require('fila-nestjs')
     const later = answer(sender.send('sum', new FilaRecord([1, 1], { delay: 3000 })))
     await until('it is enqueued', () => own.info('jobs', 'delayed'))
     await own.kill()
     await assert.rejects(answer(sender.send('sum', [1])), /the broker cannot be reached/)
     await own.start()
     assert.equal(await later, 2)
+  })
+})
+
+// One after the other: they look at what all services have seen.
+describe('a message', () => {
+  test('emits the message of a group when its members are done', async t => {
+    const sender = await service(t, 'grouped')
+    const group = await sender.openGroup('import-7', 'summary', new FilaRecord('import 7', { expire: 3600000 }))
+    t.after(() => group.close())
+    for (let n = 0; n < 3; n++) await answer(sender.emit('page', new FilaRecord(n, { group: 'import-7' })))
+    assert.equal((await group.wait(0)).state, 'open')
+    await group.seal()
+    assert.equal((await group.wait(patience)).done, 3)
+    await until('the summary is seen', () => seen.some(([text]) => text === 'import 7'))
+    assert.deepEqual(seen.splice(0).filter(([text]) => text === 'import 7'), [['import 7', '3']])
+  })
+
+  test('holds the throttle of a provider', async t => {
+    const sender = await service(t, 'limited')
+    await answer(sender.emit('limited', new FilaRecord('call', { throttle: 'provider:x', attempts: 2, backoff: 1 })))
+    await until('it is handled again', () => seen.length === 2)
+    const [[, , first], [, attempt, second]] = seen.splice(0)
+    assert.equal(attempt, 2)
+    assert.ok(second - first >= 290, `${second - first}`)
+  })
+
+  test('handles batches', async t => {
+    const sender = await service(t, 'batches', { served: false })
+    for (let n = 0; n < 3; n++) await answer(sender.emit('page', new FilaRecord(n, { headers: n === 1 ? { fails: 'yes' } : {}, attempts: 1 })))
+    await answer(sender.emit('summary', new FilaRecord('other', { attempts: 1 })))
+    await answer(sender.emit('nothing', new FilaRecord('x', { attempts: 1 })))
+    const sum = answer(sender.send('sum', [1]))
+    await until('it is sent', async () => await broker.info('batches', 'ready') === 6)
+    await service(t, 'batches', { batch: { size: 10 } })
+    await assert.rejects(sum, { message: 'a service with batches answers nothing' })
+    await until('all have ended', async () => await broker.info('batches', 'acked') === 3)
+    assert.deepEqual(seen.splice(0), [['page', [0, 1, 2]], [['other'], undefined]])
+    await until('the others are dead', async () => await broker.info('batches.dlq', 'dead') === 3)
+  })
+
+  test('keeps the last of what has an id', async t => {
+    const sender = await service(t, 'replaced', { served: false })
+    const deduplication = { id: 'sync', replace: true, extend: true }
+    const ids = []
+    for (const n of [1, 2]) ids.push(await answer(sender.emit('seen', new FilaRecord(n, { deduplication, delay: 200 }))))
+    assert.equal(ids[0], ids[1])
+    await service(t, 'replaced')
+    await until('it is handled', () => seen.length === 2)
+    assert.deepEqual(seen.splice(0), [['first', 2], ['second', 2]])
   })
 })
