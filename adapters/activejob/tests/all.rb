@@ -1,4 +1,4 @@
 # frozen_string_literal: true
 
 require "minitest/autorun"
-%w[options jobs faults tenants].each { |name| require "test_#{name}" }
+%w[options jobs faults tenants batches].each { |name| require "test_#{name}" }

@@ -91,3 +91,47 @@ class ParentJob < ActiveJob::Base
     raise ArgumentError, "again, much later"
   end
 end
+
+class PageJob < ActiveJob::Base
+  retry_on ArgumentError, wait: 0.05.seconds, attempts: 3
+  fila_options maxattempts: 0, backoff: 0.05.seconds
+
+  def perform(page, fails = 0)
+    fila_progress("page #{page}")
+    note("page #{page} execution #{executions}")
+    raise ArgumentError, "not yet" if executions <= fails
+  end
+end
+
+class SummaryJob < ActiveJob::Base
+  def perform(of)
+    note("summary of #{of}: #{fila_headers.values_at('fila-group-done', 'fila-group-dead').join(' ')}")
+  end
+end
+
+class SyncJob < ActiveJob::Base
+  fila_unique(:until_executing, on_conflict: :replace, max_wait: 1.hour) { |job| "sync:#{job.arguments.first}" }
+
+  def perform(tenant, version)
+    note("#{tenant} #{version}")
+  end
+end
+
+class LimitedJob < ActiveJob::Base
+  def perform
+    note("limited #{(Time.now.to_f * 1000).to_i}")
+    raise Fila::ActiveJob::Hold.new("provider:x", 0.5, "busy") if noted_once?
+  end
+
+  def noted_once?
+    File.readlines(ENV.fetch("NOTES")).grep(/limited/).size == 1
+  end
+end
+
+# Says how far it is, and works until a file exists.
+class ProgressJob < ActiveJob::Base
+  def perform(file)
+    fila_progress("3 of 7")
+    sleep(0.02) until File.exist?(file)
+  end
+end

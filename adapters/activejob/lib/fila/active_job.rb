@@ -9,7 +9,9 @@ require "redis"
 require "socket"
 require "fila/active_job/connection"
 require "fila/active_job/options"
+require "fila/active_job/execution"
 require "fila/active_job/worker"
+require "fila/active_job/batch"
 require "active_job/queue_adapters/fila_adapter"
 
 ActiveSupport.on_load(:active_job) { include Fila::ActiveJob::Options }

@@ -26,21 +26,30 @@ module ActiveJob
         store(job, "AT", (timestamp.to_f * 1000).ceil)
       end
 
+      # The payload of a job and its options, for FILA.ENQUEUE and FILA.GROUP OPEN.
+      def message(job)
+        options = arguments(job) # before serialize, which stores them
+        [JSON.generate(job.serialize), *options, "HEADER", "job_class", job.class.name]
+      end
+
       private
 
       def store(job, *time)
-        options = arguments(job) # before serialize, which stores them
-        command = ["FILA.ENQUEUE", job.queue_name, JSON.generate(job.serialize), *time, *options, "HEADER", "job_class", job.class.name]
+        return if Thread.current[:fila_execution]&.retries?(job, time.last)
+
+        command = ["FILA.ENQUEUE", job.queue_name, *message(job), *time]
         job.provider_job_id = connection.on(job.queue_name) { connection.call(*command) }
       end
 
       def arguments(job)
         options = job.fila_options
         # A retry is a message of its own, not a duplicate of the one that failed.
-        options = options.except(:dedup, :unique) if job.executions.positive?
+        options = options.except(*Fila::ActiveJob::Options::ONCE) if job.executions.positive?
         options = { priority: priority(job) }.merge(options) if job.priority
         options.flat_map do |name, value|
-          value = (value.to_f * 1000).ceil if name == :ttl
+          value = (value.to_f * 1000).ceil if Fila::ActiveJob::Options::DURATIONS.include?(name)
+          next value ? [name.to_s.upcase] : [] if [true, false].include?(value)
+
           Array(value).flat_map { |one| [name.to_s.upcase, one] }
         end
       end

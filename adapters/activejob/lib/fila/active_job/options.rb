@@ -13,7 +13,15 @@ module Fila
     module Options
       extend ActiveSupport::Concern
 
-      NAMES = %i[key weight cost throttle budget charge priority ttl dedup unique].freeze
+      NAMES = %i[
+        key weight cost throttle budget charge priority ttl dedup unique replace until maxdelay maxattempts backoff maxbackoff group
+      ].freeze
+
+      # Those that concern one message, and not the retries of its job.
+      ONCE = %i[dedup unique replace until maxdelay group].freeze
+
+      # Durations, which are milliseconds in Fila.
+      DURATIONS = %i[ttl maxdelay backoff maxbackoff].freeze
 
       included do
         class_attribute :_fila_options, instance_accessor: false, default: {}.freeze
@@ -38,6 +46,17 @@ module Fila
         def fila_key(key = nil, &block)
           fila_options(key: block || key)
         end
+
+        # Of the jobs with one id, which the block computes, one is in the queue: until it has been executed, or with
+        # :until_executing until it begins. Another one is left out, or with on_conflict: :replace takes the place of the one that
+        # waits: with set(wait: ...) it waits anew, for at most max_wait after the first.
+        def fila_unique(lifetime = :until_executed, on_conflict: :skip, max_wait: nil, &id)
+          unless %i[until_executed until_executing].include?(lifetime) && %i[skip replace].include?(on_conflict) && id
+            raise ArgumentError, "fila_unique has :until_executed or :until_executing, on_conflict: :skip or :replace, and a block that computes an id"
+          end
+
+          fila_options(unique: id, replace: (true if on_conflict == :replace), maxdelay: max_wait, until: ("LEASE" if lifetime == :until_executing))
+        end
       end
 
       # In front of the methods of a job.
@@ -61,12 +80,23 @@ module Fila
           @fila_options = data["fila"]&.transform_keys(&:to_sym)
         end
 
+        # Says how far the job is, in at most 1 KiB, and extends its lease: the dashboard and FILA.RESULT show it.
+        def fila_progress(text)
+          Thread.current[:fila_execution]&.progress(text)
+        end
+
+        # The headers of the message that is executed: of a callback of a batch, fila-group-done and fila-group-dead.
+        def fila_headers
+          Thread.current[:fila_execution]&.headers || {}
+        end
+
         # The options with which the job is enqueued.
         def fila_options
           @fila_options ||= begin
             named = self.class._fila_options.merge(@fila_named || {})
             named = named.transform_values { |value| value.respond_to?(:call) ? value.call(self) : value }.compact
             named[:key] ||= Thread.current[:fila_key] if Thread.current[:fila_key]
+            named[:group] ||= Thread.current[:fila_batch] if Thread.current[:fila_batch]
             named.transform_values { |value| stored(value) }
           end
         end
@@ -83,7 +113,7 @@ module Fila
         def stored(value)
           case value
           when Array then value.map(&:to_s)
-          when Numeric then value
+          when Numeric, true, false then value
           when ActiveSupport::Duration then value.to_f
           else value.to_s
           end

@@ -11,6 +11,9 @@ module Fila
     #    retry_on has enqueued a message of its own by then. It is nacked when an error came out of the job.
     #
     # A job that is killed in between is delivered again when its lease expires.
+    #
+    # A job of a batch keeps its message when it is retried: the batch waits for that one. It is nacked with a delay, and the
+    # failures of the message are the executions of the job.
     class Worker
       BLOCK = 1.0 # seconds for which a lease waits for messages, and so for how long a stop may go unnoticed
       PAUSE = 0.5 # seconds after an error of the connection
@@ -73,28 +76,34 @@ module Fila
         end
       end
 
-      def take(connection, receipt, payload, _headers, key, _attempt, _deliveries, _enqueued_at, _lease_until, queue)
+      def take(connection, receipt, payload, headers, key, attempt, _deliveries, _enqueued_at, _lease_until, queue)
         if @stopping
           settle(connection, "FILA.RELEASE", queue, receipt)
           return
         end
         @lock.synchronize { @busy[receipt] = queue }
-        settle(connection, *outcome(queue, receipt, payload, key))
+        execution = Execution.new(connection, queue, receipt, headers.is_a?(Hash) ? headers : Hash[*headers], milliseconds)
+        settle(connection, *outcome(execution, payload, key, attempt))
       ensure
         @lock.synchronize { @busy.delete(receipt) }
       end
 
       # Runs a job and returns the command that ends its lease.
-      def outcome(queue, receipt, payload, key)
+      def outcome(execution, payload, key, attempt)
+        queue, receipt = execution.queue, execution.receipt
         job = parse(payload)
         return ["FILA.NACK", queue, receipt, "ERROR", "not a job of Active Job", "DEAD"] if job.nil?
 
-        error = execute(job.merge("provider_job_id" => receipt[/\A[^:]*/]), key)
-        return ["FILA.ACK", queue, receipt] if error.nil?
+        if job.dig("fila", "group")
+          execution.group_job = job["job_id"]
+          job = job.merge("executions" => attempt - 1).except("exception_executions")
+        end
+        error = execute(execution, job.merge("provider_job_id" => receipt[/\A[^:]*/]), key)
+        return execution.retry_at ? ["FILA.NACK", queue, receipt, "ERROR", "retried", "DELAY", execution.delay] : ["FILA.ACK", queue, receipt] if error.nil?
 
         @logger.error("fila: job #{job['job_class']} #{job['job_id']} has failed: #{error.class}: #{error.message}")
         given_up = error.equal?(Thread.current[:fila_given_up]) # retry_on has tried often enough
-        ["FILA.NACK", queue, receipt, "ERROR", "#{error.class}: #{error.message}".scrub[0, ERROR_MAX], *("DEAD" if given_up)]
+        ["FILA.NACK", queue, receipt, "ERROR", "#{error.class}: #{error.message}".scrub[0, ERROR_MAX], *("DEAD" if given_up), *(error.options if error.is_a?(Hold))]
       end
 
       def parse(payload)
@@ -105,7 +114,8 @@ module Fila
       end
 
       # What a job enqueues has its fairness key, unless it names another.
-      def execute(job, key)
+      def execute(execution, job, key)
+        Thread.current[:fila_execution] = execution
         Thread.current[:fila_key] = key
         Thread.current[:fila_given_up] = nil
         ::ActiveJob::Base.execute(job)
@@ -113,7 +123,7 @@ module Fila
       rescue Exception => e # rubocop:disable Lint/RescueException -- whatever comes out of a job is its failure
         e
       ensure
-        Thread.current[:fila_key] = nil
+        Thread.current[:fila_key] = Thread.current[:fila_execution] = nil
       end
 
       # Ends a lease. While the broker cannot be reached it tries again, until the lease would be over.
@@ -123,6 +133,11 @@ module Fila
           connection.call(*command)
         rescue Redis::CommandError => e # such as a lease that is lost
           @logger.warn("fila: #{command.first} of message #{command[2]}: #{e.message}")
+          hold = command.index("HOLD")
+          if hold && e.message.start_with?("INVALID") # the message does not name the throttle
+            command = command[0...hold]
+            retry
+          end
         rescue *Connection::UNREACHABLE => e
           @logger.warn("fila: #{command.first} of message #{command[2]}: #{e.message}")
           sleep(PAUSE)
