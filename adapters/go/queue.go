@@ -52,6 +52,9 @@ type Message struct {
 	Backoff     time.Duration
 	MaxBackoff  time.Duration
 
+	// Group is the name of a group that waits for the message.
+	Group string
+
 	// Options are further options of FILA.ENQUEUE, as alternating names and values, such as PRIORITY or COST.
 	Options []any
 }
@@ -121,6 +124,9 @@ func (q *Queue) enqueuing(ctx context.Context, m Message) []any {
 	}
 	if m.Dedup != "" {
 		args = append(args, "DEDUP", m.Dedup)
+	}
+	if m.Group != "" {
+		args = append(args, "GROUP", m.Group)
 	}
 	args = append(args, m.unique()...)
 	args = append(args, m.retries()...)
@@ -206,19 +212,25 @@ func waitFor(ctx context.Context) time.Duration {
 
 // resultOf reads the reply of FILA.RESULT: a map in RESP3, else an array of names and values.
 func resultOf(reply any) Result {
-	fields, isMap := reply.(map[any]any)
-	if !isMap {
-		fields = map[any]any{}
-		pairs, _ := reply.([]any)
-		for i := 0; i+1 < len(pairs); i += 2 {
-			fields[pairs[i]] = pairs[i+1]
-		}
-	}
+	fields := fieldsOf(reply)
 	r := Result{Status: Status(text(fields["status"])), Error: text(fields["error"]), Progress: text(fields["progress"])}
 	if value := text(fields["value"]); value != "" {
 		r.Value = []byte(value)
 	}
 	return r
+}
+
+// fieldsOf reads a map: an array of names and values in RESP2.
+func fieldsOf(reply any) map[any]any {
+	if fields, ok := reply.(map[any]any); ok {
+		return fields
+	}
+	fields := map[any]any{}
+	pairs, _ := reply.([]any)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fields[pairs[i]] = pairs[i+1]
+	}
+	return fields
 }
 
 func text(v any) string {

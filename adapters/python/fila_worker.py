@@ -7,6 +7,7 @@ return acks the message, an exception nacks it. A message is delivered at least 
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import logging
 import signal
 import socket
@@ -183,6 +184,24 @@ class Result:
     progress: Optional[str] = None
 
 
+@dataclass
+class GroupState:
+    """A group: state is open, sealed, done or cancelled; message is the id of the message that it has enqueued at its end."""
+
+    state: str
+    members: int
+    pending: int
+    done: int
+    dead: int
+    cancelled: int
+    message: Optional[str]
+    error: Optional[str]
+
+    @property
+    def ended(self) -> bool:
+        return self.state == "done" or self.state == "cancelled"
+
+
 def connect(url="fila://127.0.0.1:5555", **options):
     """A client of redis-py for Queue; filas:// is TLS."""
     return redis.Redis.from_url(_url(url), **{**_safe(Retries), **options})
@@ -231,6 +250,15 @@ def _enqueue(name, payload, headers=None, **options):
     inherited = {} if before is None else {h: before.headers[h] for h in TRACE if h in before.headers}
     for header, value in {**inherited, **(headers or {})}.items():
         command += ["HEADER", header, value]
+    return command
+
+
+def _open(group, queue, payload, when=None, expire=None, **options):
+    command = ["FILA.GROUP", "OPEN", group, *_enqueue(queue.name, payload, **options)[1:]]
+    if when is not None:
+        command += ["WHEN", when]
+    if expire is not None:
+        command += ["EXPIRE", int(expire * 1000)]
     return command
 
 
@@ -291,6 +319,24 @@ def _result(reply):
                   progress and progress.decode(errors="replace"))
 
 
+def _group(reply):
+    if reply is None:
+        return None
+    if not isinstance(reply, dict):
+        pairs = iter(reply)
+        reply = dict(zip(pairs, pairs))
+    values = (reply[f.name.encode()] for f in dataclasses.fields(GroupState))
+    return GroupState(*(v.decode(errors="replace") if isinstance(v, bytes) else v for v in values))
+
+
+def _pauses(timeout):
+    """The seconds between looks at a group, which has no reply that waits."""
+    end, pause = time.monotonic() + timeout, 0.01
+    while time.monotonic() < end:
+        yield min(pause, max(end - time.monotonic(), 0))
+        pause = min(2 * pause, PAUSE)
+
+
 def _temporary(error):
     return isinstance(error, UNREACHABLE + TEMPORARY_CLASSES) or str(error).startswith(TEMPORARY)
 
@@ -343,6 +389,43 @@ class Queue:
                 raise
         self.create()
         return self.client.execute_command(*command)
+
+
+class Group:
+    """A group of messages: when all of them have ended, the broker enqueues its message. Messages join with send(..., group=name)."""
+
+    def __init__(self, name, client=None):
+        self.name = name
+        self.client = connect() if client is None else client
+
+    def open(self, queue: Queue, payload: Union[bytes, str], *, when: Optional[str] = None, expire: Optional[float] = None, **options: Any) -> bool:
+        """Opens the group with the message that is sent to a queue at its end; False if there is a group of the name.
+
+        when="done" waits also for members that are dead, until they are redriven or removed; after expire seconds the
+        group is cancelled. Other options are those of Queue.send but dedup and unique.
+        """
+        return queue._run(_open(self.name, queue, payload, when, expire, **options)) == 1
+
+    def seal(self) -> int:
+        """Has the group take no more members, and returns how many are pending."""
+        return self.client.execute_command("FILA.GROUP", "SEAL", self.name)
+
+    def cancel(self) -> bool:
+        """Cancels the message of the group and the members that are not leased; False if it has ended."""
+        return self.client.execute_command("FILA.GROUP", "CANCEL", self.name) == 1
+
+    def get(self) -> Optional[GroupState]:
+        """The state of the group; None if it is not known."""
+        return _group(self.client.execute_command("FILA.GROUP", "GET", self.name))
+
+    def wait(self, timeout: float) -> Optional[GroupState]:
+        """Waits until the group has ended, for a number of seconds, and returns what get does."""
+        for pause in _pauses(timeout):
+            state = self.get()
+            if state is None or state.ended:
+                return state
+            time.sleep(pause)
+        return self.get()
 
 
 @dataclass(eq=False)
@@ -596,6 +679,36 @@ class AsyncQueue:
                 raise
         await self.create()
         return await self.client.execute_command(*command)
+
+
+class AsyncGroup:
+    """A group for asyncio, as Group."""
+
+    def __init__(self, name, client=None):
+        self.name = name
+        self.client = connect_async() if client is None else client
+
+    async def open(self, queue: AsyncQueue, payload: Union[bytes, str], **options: Any) -> bool:
+        """As Group.open."""
+        return await queue._run(_open(self.name, queue, payload, **options)) == 1
+
+    async def seal(self) -> int:
+        return await self.client.execute_command("FILA.GROUP", "SEAL", self.name)
+
+    async def cancel(self) -> bool:
+        return await self.client.execute_command("FILA.GROUP", "CANCEL", self.name) == 1
+
+    async def get(self) -> Optional[GroupState]:
+        return _group(await self.client.execute_command("FILA.GROUP", "GET", self.name))
+
+    async def wait(self, timeout: float) -> Optional[GroupState]:
+        """As Group.wait."""
+        for pause in _pauses(timeout):
+            state = await self.get()
+            if state is None or state.ended:
+                return state
+            await asyncio.sleep(pause)
+        return await self.get()
 
 
 class AsyncWorker(_Worker):

@@ -15,7 +15,7 @@ import unittest
 import redis
 
 import fila_worker
-from fila_worker import AsyncQueue, AsyncWorker, Dead, Hold, LeaseLost, Queue, Result, Retry, Worker
+from fila_worker import AsyncGroup, AsyncQueue, AsyncWorker, Dead, Group, Hold, LeaseLost, Queue, Result, Retry, Worker
 
 logging.disable(logging.CRITICAL)
 fila_worker.BLOCK = 0.2  # workers notice a stop sooner
@@ -280,6 +280,35 @@ class TestWorker(Base, unittest.TestCase):
         self.assertGreaterEqual(min(at[1:]) - at[0], 0.69)
         self.assertEqual(queue.result(queue.send("wrong"), timeout=patience()).error, "Dead: no such order")
 
+    def test_a_group(self):
+        """The code of README.md."""
+        client, numbers = self.client, range(3)
+        pages, reports = Queue("pages", client), Queue("reports", client)
+        with open(os.path.join(os.path.dirname(__file__), "..", "README.md")) as f:
+            code = next(b for b in f.read().split("```python\n") if b.startswith("group = ")).split("```")[0]
+        seen = []
+        self.started(pages, lambda m: seen.append(m.payload))
+        scope = {"fila_worker": fila_worker, "client": client, "pages": pages, "reports": reports, "numbers": numbers}
+        exec(code, scope)
+        state = scope["group"].get()
+        self.assertEqual((state.state, state.members, state.done, len(seen)), ("done", 3, 3, 3))
+        got = []
+        self.started(reports, got.append)
+        self.assertEqual(reports.result(state.message, timeout=patience()).status, "done")
+        self.assertEqual((got[0].payload, got[0].headers["fila-group-done"]), (b"summary", "3"))
+        self.assertFalse(scope["group"].open(reports, "again"))
+
+    def test_a_group_is_cancelled(self):
+        queue = Queue("cancelled", self.client)
+        group = Group("import-8", self.client)
+        self.assertIsNone(group.get())
+        self.assertTrue(group.open(queue, "summary", when="done"))
+        queue.send("page", group="import-8")
+        self.assertEqual((group.wait(0.05).state, group.seal()), ("open", 1))
+        self.assertTrue(group.cancel())
+        self.assertEqual(group.wait(patience()).state, "cancelled")
+        self.assertFalse(group.cancel())
+
     def test_a_result_that_is_none(self):
         queue = Queue("unfit", self.client, maxattempts=1)
         self.started(queue, lambda m: {"a": 1})
@@ -370,6 +399,28 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
         good, bad = await queue.send("hello", key="acme"), await queue.send("broken", ttl=60)
         self.assertEqual((await queue.result(good, timeout=patience())).value, b"HELLO")
         self.assertEqual((await queue.result(bad, timeout=patience())).error, "ValueError: not a number")
+        worker.stop()
+        await running
+
+    async def test_a_group(self):
+        queue, group = AsyncQueue("parts", self.aio), AsyncGroup("import-9", self.aio)
+        self.assertTrue(await group.open(queue, "whole", expire=3600))
+        for n in range(3):
+            await queue.send(f"part {n}", group="import-9")
+        self.assertEqual((await group.wait(0.05)).pending, 3)
+        got = []
+
+        async def handle(message):
+            got.append(message.payload)
+
+        worker = AsyncWorker(queue, handle)
+        running = asyncio.create_task(worker.run())
+        await group.seal()
+        state = await group.wait(patience())
+        self.assertEqual((state.state, state.done), ("done", 3))
+        self.assertEqual((await queue.result(state.message, timeout=patience())).status, "done")
+        self.assertEqual(got[3:], [b"whole"])
+        self.assertFalse(await group.cancel())
         worker.stop()
         await running
 
