@@ -69,7 +69,7 @@ func (c *core) returnCharge(m *message) {
 // its throttles by cost; nil: its charge, and its cost. Where its charge is another amount than its cost, it counts
 // something else in its budgets, such as cents: then used is theirs alone. The caller ends the lease in the same turn.
 func (c *core) settleUse(m *message, used *int64) {
-	c.recordUsed(m, used)
+	c.signals.recordUsed(c, m, used)
 	if l := m.throttles; used != nil && l != nil && (len(l.Budgets) == 0 || l.Charge == int64(m.cost)) {
 		most, began := int64(max(c.cfg.Limits.Cost, m.cost)), m.since
 		if m.recovered { // the time of a recovery may be before that of its record

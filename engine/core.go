@@ -133,7 +133,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.tasks.budget.spent += c.detached.reclaimed
 	c.issueReads()
 	c.emitQueueStates()
-	c.publishSignals()
+	c.signals.publish(c)
 	c.tasks.unfinished = c.tasks.unfinished || c.hasUnfinished()
 	c.health.counters.turns++
 	c.health.counters.tasks += uint64(len(tasks))

@@ -357,7 +357,7 @@ func (c *core) add(k *fairKey, req *Enqueue, a *admission, body *sharedBody) *me
 	}
 	q.figures.Count(figures.Enqueued, 1)
 	if q.recordsSignals() {
-		c.recordSignal(m, signalEnqueued, 1)
+		c.signals.record(c, m, signalEnqueued, 1)
 	}
 	return m
 }

@@ -98,7 +98,7 @@ func (c *core) recover() error {
 	if err := c.recoverDue(&c.ttl.index); err != nil {
 		return fmt.Errorf("recover messages with a time to live: %w", err)
 	}
-	if err := c.recoverSignals(); err != nil {
+	if err := c.signals.recover(c); err != nil {
 		return fmt.Errorf("recover signals: %w", err)
 	}
 	if err := c.recoverBodies(); err != nil {

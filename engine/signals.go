@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
@@ -19,14 +18,8 @@ import (
 // and the engine itself for messages of queues with the setting SIGNALS.
 //
 // What a client adds is in the batch of its reply. What the engine adds is written later, by a
-// checkpoint, so no message has another record:
-//
-//	written ──addition──▶ waiting: writeAt is set ──due──▶ writing: left > 0 ──▶ written
-//	                        ▲                                  │
-//	                        └──added to meanwhile──────────────┘
-//
-// A checkpoint writes in slices, within the budget of timers, the pairs that had changed when it
-// began. Its last batch is synced. A crash therefore takes at most what was added by the engine
+// checkpoint (signals.Checkpoints), so no message has another record. A checkpoint writes in slices, within the
+// budget of timers. Its last batch is synced. A crash therefore takes at most what was added by the engine
 // since the last checkpoint, and nothing that a client has added.
 //
 // Limits.Signals bounds the pairs: one more takes the place of the one touched longest ago.
@@ -44,7 +37,6 @@ const (
 // Bounds of what clients give.
 const (
 	signalSubjectMax = 512  // bytes; a longer fairness or throttle key is a subject nevertheless
-	signalNameMax    = 64   // bytes
 	signalValueMax   = 1e15 // either way
 )
 
@@ -54,11 +46,9 @@ type signalTable struct {
 	max      int   // Limits.Signals
 	interval int64 // Config.SignalCheckpoint
 
-	pairs    *signals.Table
-	writeAt  int64  // when the next checkpoint begins; never: nothing is to be written, or one is under way
-	left     int    // pairs that the checkpoint under way has still to write
-	draining bool   // the engine is stopping: writing all is unfinished work
-	evicted  uint64 // since the start of the broker
+	pairs   *signals.Table
+	points  signals.Checkpoints
+	evicted uint64 // since the start of the broker
 }
 
 // newSignalTable returns the component for a checked configuration.
@@ -73,7 +63,7 @@ func newSignalTable(cfg *Config) signalTable {
 // reset implements component. The count of evictions is no part of the store.
 func (t *signalTable) reset() {
 	t.pairs = signals.New(t.windows, t.max)
-	t.writeAt, t.left, t.draining = never, 0, false
+	t.points = signals.NewCheckpoints(t.pairs, t.interval)
 }
 
 // next implements component.
@@ -81,10 +71,10 @@ func (t *signalTable) next(c *core) int64 {
 	if c.health.full != nil {
 		return never
 	}
-	if t.left > 0 || t.pairs.Len() > t.max {
+	if t.pairs.Len() > t.max {
 		return c.now
 	}
-	return t.writeAt
+	return t.points.Next(c.now)
 }
 
 // expire writes a part of the checkpoint that is due. After a start with a lower limit it also
@@ -93,42 +83,26 @@ func (t *signalTable) expire(c *core) {
 	if c.health.full != nil {
 		return
 	}
-	if t.writeAt <= c.now {
-		t.left, t.writeAt = t.pairs.Unwritten(), never
-	}
-	for t.left > 0 && c.room() {
-		p := t.pairs.NextUnwritten()
-		if p == nil { // removed since the checkpoint began
-			t.left = 0
+	for t.points.Begin(c.now); t.points.Writing() && c.room(); {
+		p, last := t.points.Take()
+		if p == nil {
 			break
 		}
 		c.spend(1)
-		c.writeSignal(p)
-		if t.left--; t.left == 0 {
+		t.write(c, p)
+		if last {
 			c.out.sync = true
 		}
 	}
-	t.arm(c)
-	for c.room() && c.evictSignal() {
+	t.points.Arm(c.now)
+	for c.room() && t.evict(c) {
 		c.spend(1)
-	}
-}
-
-// arm sets the time of the next checkpoint if there is something to write. A stop does not wait
-// for it, also not for additions that are made while the engine stops.
-func (t *signalTable) arm(c *core) {
-	switch {
-	case t.left > 0 || t.pairs.Unwritten() == 0:
-	case t.draining:
-		t.writeAt = min(t.writeAt, c.now)
-	case t.writeAt == never:
-		t.writeAt = c.now + t.interval
 	}
 }
 
 // check verifies that what is unwritten will be written, and the bound (27).
 func (t *signalTable) check(_ *core, bad report) {
-	n, unwritten := 0, t.pairs.Unwritten()
+	n := 0
 	t.pairs.Page(0, math.MaxInt, func(p *signals.Pair) {
 		if n++; t.pairs.Get(p.Subject(), p.Name()) != p {
 			bad(27, "signal %q of %q is not found", p.Name(), p.Subject())
@@ -137,116 +111,90 @@ func (t *signalTable) check(_ *core, bad report) {
 	if n != t.pairs.Len() {
 		bad(27, "%d signals are listed, %d found", n, t.pairs.Len())
 	}
-	if unwritten > 0 && t.left == 0 && t.writeAt == never {
-		bad(27, "%d signals are not written, and no checkpoint is due", unwritten)
+	if n := t.points.Forgotten(); n > 0 {
+		bad(27, "%d signals are not written, and no checkpoint is due", n)
 	}
 }
 
-// writeSignal puts the record of a pair into the open batch.
-func (c *core) writeSignal(p *signals.Pair) {
-	rec := c.signals.pairs.Record(p)
+// write puts the record of a pair into the open batch.
+func (t *signalTable) write(c *core, p *signals.Pair) {
+	rec := t.pairs.Record(p)
 	c.out.key = append(c.out.key[:0], p.Key()...)
 	c.out.batch.Put(storage.Signals, c.out.key, rec.Append(nil))
 }
 
-// evictSignal removes the pair touched longest ago if there are more than the limit.
-func (c *core) evictSignal() bool {
-	p := c.signals.pairs.Surplus()
+// evict removes the pair touched longest ago if there are more than the limit.
+func (t *signalTable) evict(c *core) bool {
+	p := t.pairs.Surplus()
 	if p == nil {
 		return false
 	}
-	c.signals.evicted++
-	c.deleteSignal(p)
+	t.evicted++
+	t.deleteRecord(c, p)
 	return true
 }
 
-// deleteSignal deletes the record of a pair that was removed.
-func (c *core) deleteSignal(p *signals.Pair) {
+// deleteRecord deletes the record of a pair that was removed.
+func (t *signalTable) deleteRecord(c *core, p *signals.Pair) {
 	if p.Stored() {
 		c.out.batch.Delete(storage.Signals, []byte(p.Key()))
 	}
 }
 
-// addedSignal follows each addition.
-func (c *core) addedSignal() {
-	c.signals.arm(c)
-	if c.evictSignal() {
+// added follows each addition.
+func (t *signalTable) added(c *core) {
+	t.points.Arm(c.now)
+	if t.evict(c) {
 		c.spend(1)
 	}
 }
 
-// publishSignals gives connections and jobs the pairs that have come and gone in this turn.
-func (c *core) publishSignals() {
-	if v := c.signals.pairs.View(); v != c.out.snapshot.signals {
+// publish gives connections and jobs the pairs that have come and gone in this turn.
+func (t *signalTable) publish(c *core) {
+	if v := t.pairs.View(); v != c.out.snapshot.signals {
 		next := *c.out.snapshot
 		next.signals = v
 		c.out.snapshot = &next
 	}
 }
 
-// drainSignals makes a checkpoint due, so that an orderly stop loses nothing.
-func (c *core) drainSignals() {
-	c.signals.draining = true
-	c.signals.arm(c)
+// unfinishedDrain reports whether the checkpoint of an orderly stop has to continue, so that it loses nothing.
+func (t *signalTable) unfinishedDrain(c *core) bool {
+	return t.points.Draining() && c.health.failed == nil && c.health.full == nil
 }
 
-// unfinishedDrain reports whether that checkpoint has to continue.
-func (c *core) unfinishedDrain() bool {
-	return c.signals.draining && c.signals.pairs.Unwritten() > 0 && c.health.failed == nil && c.health.full == nil
-}
-
-// recoverSignals reads all pairs.
-func (c *core) recoverSignals() error {
+// recover reads all pairs.
+func (t *signalTable) recover(c *core) error {
 	var all []*signals.Pair
 	err := c.scan(storage.Signals, nil, func(k, v []byte) error {
 		var rec storage.Signal
-		if err := CheckSignal(k, v); err != nil {
+		if err := storage.CheckSignal(k, v); err != nil {
 			return err
 		}
 		if err := rec.Decode(v); err != nil {
 			return err
 		}
-		all = append(all, c.signals.pairs.NewPair(string(k), &rec))
+		all = append(all, t.pairs.NewPair(string(k), &rec))
 		return nil
 	})
-	c.signals.pairs.Restore(all)
-	c.publishSignals()
+	t.pairs.Restore(all)
+	t.publish(c)
 	return err
-}
-
-// CheckSignal verifies a record: its numbers are finite.
-func CheckSignal(key, value []byte) error {
-	subject, name, err := storage.ParseSignalKey(key)
-	if err != nil {
-		return err
-	}
-	var rec storage.Signal
-	if err := rec.Decode(value); err != nil {
-		return fmt.Errorf("signal %.80q of %.80q: %w", name, subject, err)
-	}
-	sums := []float64{rec.All}
-	for _, w := range rec.Windows {
-		sums = append(sums, w.Sum)
-	}
-	if rec.At < 0 || slices.ContainsFunc(sums, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
-		return fmt.Errorf("signal %.80q of %.80q has impossible sums: %w", name, subject, storage.ErrCorrupt)
-	}
-	return nil
 }
 
 // recordsSignals reports whether the engine adds to signals for the messages of a queue.
 func (q *queue) recordsSignals() bool { return q.set.Values[queueset.Signals] != 0 }
 
-// recordSignal adds to a signal of each subject of a message: its fairness key and its throttle
+// record adds to a signal of each subject of a message: its fairness key and its throttle
 // keys.
-func (c *core) recordSignal(m *message, name string, v float64) {
+func (t *signalTable) record(c *core, m *message, name string, v float64) {
 	key := m.key.name
-	c.signals.pairs.Add(key, name, c.now, v)
-	c.addedSignal()
-	for _, t := range m.throttleKeys() {
-		if t != key {
-			c.signals.pairs.Add(t, name, c.now, v)
-			c.addedSignal()
+	t.pairs.Add(key, name, c.now, v)
+	t.added(c)
+	for _, of := range m.throttleKeys() {
+		if of != key {
+			t.pairs.Add(of, name, c.now, v)
+			t.added(c)
 		}
 	}
 }
@@ -266,7 +214,7 @@ func (tx *Tx) AddSignal(req *SignalAdd) error {
 	if err := c.writableForNew(); err != nil {
 		return err
 	}
-	if err := c.checkSignalName(req.Subject, req.Name); err != nil {
+	if err := c.signals.checkName(c, req.Subject, req.Name); err != nil {
 		return err
 	}
 	if !(math.Abs(req.Value) <= signalValueMax) { // NaN is not
@@ -282,25 +230,16 @@ func (tx *Tx) AddSignal(req *SignalAdd) error {
 	default:
 		p = pairs.AddAt(req.Subject, req.Name, *at*int64(time.Millisecond), req.Value)
 	}
-	c.writeSignal(p)
+	c.signals.write(c, p)
 	c.out.sync = true
-	c.addedSignal()
+	c.signals.added(c)
 	return nil
 }
 
-// checkSignalName returns ErrInvalid for a subject or name outside the bounds.
-func (c *core) checkSignalName(subject, name string) error {
-	if most := max(signalSubjectMax, c.cfg.Limits.Key, c.cfg.Limits.Throttle); subject == "" || len(subject) > most {
-		return fmt.Errorf("%w: the subject of a signal has from 1 to %d bytes, this one has %d", ErrInvalid, most, len(subject))
-	}
-	for _, b := range []byte(name) {
-		letter, digit := b >= 'a' && b <= 'z', b >= '0' && b <= '9'
-		if !letter && !digit && b != '_' && b != '-' && b != '.' {
-			return fmt.Errorf("%w: the name of a signal consists of a-z 0-9 _ - . only, this is %.80q", ErrInvalid, name)
-		}
-	}
-	if name == "" || len(name) > signalNameMax {
-		return fmt.Errorf("%w: the name of a signal has from 1 to %d bytes, this one has %d", ErrInvalid, signalNameMax, len(name))
+// checkName returns ErrInvalid for a subject or name outside the bounds.
+func (t *signalTable) checkName(c *core, subject, name string) error {
+	if err := signals.CheckName(subject, name, max(signalSubjectMax, c.cfg.Limits.Key, c.cfg.Limits.Throttle)); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
@@ -321,7 +260,7 @@ type Signals struct {
 // name.
 func (tx *Tx) Signals(req *Signals) ([]SignalInfo, error) {
 	c := tx.core
-	if err := c.checkSignalName(req.Subject, cmp.Or(req.Name, signalAcked)); err != nil {
+	if err := c.signals.checkName(c, req.Subject, cmp.Or(req.Name, signalAcked)); err != nil {
 		return nil, err
 	}
 	if req.Name != "" {
@@ -367,7 +306,7 @@ func (tx *Tx) DeleteSignals(subject, name string) (int, error) {
 	if err := c.writable(); err != nil {
 		return 0, err
 	}
-	if err := c.checkSignalName(subject, cmp.Or(name, signalAcked)); err != nil {
+	if err := c.signals.checkName(c, subject, cmp.Or(name, signalAcked)); err != nil {
 		return 0, err
 	}
 	done, err := tx.progress()
@@ -390,7 +329,7 @@ func (tx *Tx) DeleteSignals(subject, name string) (int, error) {
 			return 0, tx.yieldAt(done)
 		}
 		c.signals.pairs.Remove(p)
-		c.deleteSignal(p)
+		c.signals.deleteRecord(c, p)
 		c.out.sync = true
 		done.at++
 		done.n++
@@ -436,26 +375,26 @@ func (c *core) observeWork(m *message, o figures.Outcome) {
 	q, held := m.key.queue, time.Duration(max(c.now-m.since, 0))
 	q.figures.Held(o, held)
 	if q.recordsSignals() {
-		c.recordWork(m, o, held)
+		c.signals.recordWork(c, m, o, held)
 	}
 }
 
 // recordWork adds the end of a lease to the signals.
-func (c *core) recordWork(m *message, o figures.Outcome, held time.Duration) {
+func (t *signalTable) recordWork(c *core, m *message, o figures.Outcome, held time.Duration) {
 	switch o {
 	case figures.OutcomeAcked:
-		c.recordSignal(m, signalAcked, 1)
+		t.record(c, m, signalAcked, 1)
 	case figures.OutcomeNacked, figures.OutcomeExpired:
-		c.recordSignal(m, signalFailed, 1)
+		t.record(c, m, signalFailed, 1)
 	case figures.OutcomeReleased:
 		return
 	}
-	c.recordSignal(m, signalWork, float64(held)/float64(time.Millisecond))
+	t.record(c, m, signalWork, float64(held)/float64(time.Millisecond))
 }
 
 // recordUsed adds what an ack or a nack settles to the signals: what it says, or the charge that
 // budgets have reserved. used is nil where it says nothing.
-func (c *core) recordUsed(m *message, used *int64) {
+func (t *signalTable) recordUsed(c *core, m *message, used *int64) {
 	if !m.key.queue.recordsSignals() {
 		return
 	}
@@ -467,6 +406,6 @@ func (c *core) recordUsed(m *message, used *int64) {
 		n = m.throttles.Charge
 	}
 	if n > 0 {
-		c.recordSignal(m, signalUsed, float64(n))
+		t.record(c, m, signalUsed, float64(n))
 	}
 }

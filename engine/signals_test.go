@@ -115,11 +115,11 @@ func TestAnAdditionDuringAStopIsWrittenAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.core
 	c.signals.pairs.Add("acme", "gone", c.now, 1)
-	c.addedSignal()
+	c.signals.added(c)
 	c.signals.pairs.Remove(c.signals.pairs.Get("acme", "gone"))
 	c.drain()
 	c.signals.pairs.Add("acme", "failed", c.now, 1)
-	c.addedSignal()
+	c.signals.added(c)
 	if !c.hasUnfinished() || c.signals.next(c) > c.now {
 		t.Errorf("the stop waits %v for a checkpoint", time.Duration(c.signals.next(c)-c.now))
 	}
@@ -302,17 +302,17 @@ func TestAFailedCommitTakesTheUnwrittenOnly(t *testing.T) {
 func TestImpossibleRecordsOfSignalsAreRefused(t *testing.T) {
 	key := storage.AppendSignalKey(nil, "acme", "failed")
 	good := storage.Signal{At: 1, All: 2}
-	if err := CheckSignal(key, good.Append(nil)); err != nil {
+	if err := storage.CheckSignal(key, good.Append(nil)); err != nil {
 		t.Error(err)
 	}
 	for _, bad := range []storage.Signal{
 		{At: -1}, {All: math.NaN()}, {All: math.Inf(1)}, {Windows: [storage.SignalWindows]storage.SignalWindow{{LengthMs: 1, Sum: math.Inf(-1)}}},
 	} {
-		if err := CheckSignal(key, bad.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
+		if err := storage.CheckSignal(key, bad.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	if err := CheckSignal([]byte{0}, good.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
+	if err := storage.CheckSignal([]byte{0}, good.Append(nil)); !errors.Is(err, storage.ErrCorrupt) {
 		t.Error(err)
 	}
 }

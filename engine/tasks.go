@@ -360,7 +360,7 @@ func (c *core) pending() bool {
 
 // hasUnfinished reports whether this turn has left work to the next one.
 func (c *core) hasUnfinished() bool {
-	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || c.order.stale < c.order.staleEnd || c.order.Sweeping() || c.unfinishedDrain()
+	return c.pending() || len(c.tasks.yielded) > 0 || len(c.queues.deleted) > 0 || c.order.stale < c.order.staleEnd || c.order.Sweeping() || c.signals.unfinishedDrain(c)
 }
 
 // resumeYielded continues tasks that have yielded, each at most once in a turn. A task that

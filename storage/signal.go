@@ -1,6 +1,10 @@
 package storage
 
 import (
+	"fmt"
+	"math"
+	"slices"
+
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -44,6 +48,26 @@ func (s *Signal) Append(dst []byte) []byte { return encode(dst, s) }
 
 // Decode reads a record that Append made.
 func (s *Signal) Decode(b []byte) error { return decode(b, s, Signal{}, "signal", nil) }
+
+// CheckSignal verifies a record of a signal: its numbers are finite.
+func CheckSignal(key, value []byte) error {
+	subject, name, err := ParseSignalKey(key)
+	if err != nil {
+		return err
+	}
+	var rec Signal
+	if err := rec.Decode(value); err != nil {
+		return fmt.Errorf("signal %.80q of %.80q: %w", name, subject, err)
+	}
+	sums := []float64{rec.All}
+	for _, w := range rec.Windows {
+		sums = append(sums, w.Sum)
+	}
+	if rec.At < 0 || slices.ContainsFunc(sums, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
+		return fmt.Errorf("signal %.80q of %.80q has impossible sums: %w", name, subject, ErrCorrupt)
+	}
+	return nil
+}
 
 func (s *Signal) fields(c *codec) {
 	c.int64(1, &s.At)

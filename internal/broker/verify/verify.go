@@ -199,7 +199,7 @@ func (v *verifier) check(f storage.Family) func(key, value []byte) error {
 	case storage.Expiries:
 		return v.checkExpiry
 	case storage.Signals:
-		return engine.CheckSignal
+		return storage.CheckSignal
 	case storage.Budgets:
 		return engine.CheckBudget
 	case storage.Ledger:
