@@ -189,7 +189,7 @@ func (req *Get) lookAgain(c *core, q *queue) {
 	if l == nil || !l.done || !q.keepsDone() || !c.valid(&l.changeLog) {
 		return
 	}
-	if d := q.deltas[req.ID]; d != nil && d.gone > l.seq {
+	if _, gone := q.changes.Since(req.ID, l.since); gone {
 		req.look = nil
 	}
 }

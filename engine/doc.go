@@ -55,6 +55,7 @@
 //	topic/ topic.go                  a package: topics and the bindings of queues to them; commands about them
 //	publish.go                       a message for all queues that are bound to a topic
 //	body/ bodies.go                  a package: which bodies no message holds; payloads that messages of several queues share
+//	changes/ reading.go              a package: what happens while others read; reads of messages of any status
 //	search/ browse.go                a package: filters, pages and cursors; commands that show messages
 //	snapshot.go                      what connections read of the engine
 //	time.go                          the time that a start begins with; the calendar

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/engine/changes"
 	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
@@ -31,12 +32,7 @@ type queue struct {
 	awaitingRead int              // keys with a backlog on disk and no message in memory
 	askedAt      int64            // when a consumer asked for messages last, Unix nanoseconds; 0: none has
 
-	// The change log, which off-loop reads of messages need, see reading.go:
-	logReaders int
-	changes    uint64        // number of the newest change of a message while the log was open
-	deltas     map[ID]*delta // what has changed while the log is open
-	deltasLost uint64        // change at which deltas were dropped, because there were too many
-	contents   int           // bytes of the messages in deltas that have taken the place of others
+	changes changes.Log[delta] // which off-loop reads of messages need, see reading.go
 
 	redrive *redrive // under way, or the last one; nil: none yet
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/faisca/fila/engine/changes"
 	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
@@ -302,21 +303,17 @@ func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
 	return &f, err
 }
 
-// changeLog is the view of one reader on the changes of a queue. While a queue has readers, it
-// records every change of one of its messages other than its enqueue as a delta. The records
-// found in the store, and the deltas since the log was opened, together tell the current state
-// of a message (locate).
+// changeLog is the view of one reader on the changes of a queue (package changes). What the log has of a message since it
+// was opened makes the records that were found in the store current (locate).
 type changeLog struct {
 	queue *queue
 	no    uint32 // number of the queue when it was opened: a purge gives it another one
 	epoch uint64
-	seq   uint64 // number of the newest change when it was opened
+	since changes.Place
 }
 
 // delta is the current state of a message that has changed while its queue had readers.
 type delta struct {
-	gone uint64 // number of the last change that removed the message from the queue; 0: none
-
 	// tried is true if the attempts record has changed to what follows.
 	tried               bool
 	freed               bool // the message does not own its unique id any more
@@ -332,72 +329,28 @@ type delta struct {
 	content *message // the message that has taken its place, with its body; nil: none has
 }
 
-// deltasMax bounds the deltas of a queue. When there are more and another log is opened, they
-// are dropped, and the reads under way then have to be repeated. So it can be exceeded only
-// by the changes during one read. contentsMax bounds the bytes of the messages that have taken the place
-// of others meanwhile: the deltas are dropped at once when there are more.
-const (
-	deltasMax   = 100_000
-	contentsMax = 16 << 20
-)
-
 // openLog begins to record the changes of a queue. closeLog must follow, unless a recovery
 // drops the memory before.
 func (c *core) openLog(q *queue) changeLog {
-	q.logReaders++
-	if len(q.deltas) > deltasMax {
-		q.loseDeltas()
-	}
-	return changeLog{queue: q, no: q.no, epoch: c.epoch, seq: q.changes}
+	return changeLog{queue: q, no: q.no, epoch: c.epoch, since: q.changes.Open()}
 }
 
-// closeLog ends a log. With the last one, the queue drops its deltas.
+// closeLog ends a log, unless a recovery has dropped its queue.
 func (c *core) closeLog(w *changeLog) {
-	if w.epoch != c.epoch {
-		return // a recovery has dropped that queue
-	}
-	if w.queue.logReaders--; w.queue.logReaders == 0 {
-		w.queue.deltas, w.queue.contents = nil, 0
+	if w.epoch == c.epoch {
+		w.queue.changes.Close()
 	}
 }
-
-// loseDeltas drops the deltas of a queue: the reads under way have to be repeated.
-func (q *queue) loseDeltas() { q.deltas, q.contents, q.deltasLost = nil, 0, q.changes }
 
 // valid reports whether the result of a read with this log can be used: its queue was neither
-// purged nor deleted, and no delta since the log was opened was dropped.
+// purged nor deleted, and no change since the log was opened was dropped.
 func (c *core) valid(w *changeLog) bool {
-	return w.epoch == c.epoch && c.queues.byNumber[w.no] == w.queue && w.seq >= w.queue.deltasLost
-}
-
-// recordDelta returns the delta of a message that is changing, or nil if the queue has no
-// readers.
-func (q *queue) recordDelta(id ID) *delta {
-	if q.logReaders == 0 {
-		return nil
-	}
-	q.changes++
-	f := q.deltas[id]
-	if f == nil {
-		if q.deltas == nil {
-			q.deltas = map[ID]*delta{}
-		}
-		f = &delta{}
-		q.deltas[id] = f
-	}
-	return f
-}
-
-// recordGone records that a message was removed from the queue.
-func (q *queue) recordGone(id ID) {
-	if f := q.recordDelta(id); f != nil {
-		*f = delta{gone: q.changes}
-	}
+	return w.epoch == c.epoch && c.queues.byNumber[w.no] == w.queue && w.queue.changes.Complete(w.since)
 }
 
 // recordAttempt records the new content of a message's attempts record.
 func (q *queue) recordAttempt(m *message) {
-	f := q.recordDelta(m.id)
+	f := q.changes.Change(m.id)
 	if f == nil {
 		return
 	}
@@ -409,12 +362,8 @@ func (q *queue) recordAttempt(m *message) {
 
 // recordContent records that a message has taken the place of the one with its id. record is the whole one.
 func (q *queue) recordContent(m *message, record []byte) {
-	f := q.recordDelta(m.id)
-	if f == nil {
-		return
-	}
-	if q.contents += len(record); q.contents > contentsMax {
-		q.loseDeltas()
+	f := q.changes.Change(m.id)
+	if f == nil || !q.changes.Hold(len(record)) {
 		return
 	}
 	content := *m
@@ -424,7 +373,7 @@ func (q *queue) recordContent(m *message, record []byte) {
 
 // recordTime records that a message is delayed until a time, or with 0 that it is not.
 func (q *queue) recordTime(id ID, at int64) {
-	if f := q.recordDelta(id); f != nil {
+	if f := q.changes.Change(id); f != nil {
 		f.timed, f.delayed, f.readyAt = true, at > 0, at
 	}
 }
@@ -434,10 +383,11 @@ func (q *queue) recordTime(id ID, at int64) {
 // log must be valid.
 func (c *core) locate(w *changeLog, f *foundMessage) status {
 	q := w.queue
-	if d := q.deltas[f.m.id]; d != nil {
-		if d.gone > w.seq {
-			return gone // if it has come back since, it came after this read
-		}
+	d, isGone := q.changes.Since(f.m.id, w.since)
+	if isGone {
+		return gone // if it has come back since, it came after this read
+	}
+	if d != nil {
 		d.apply(f)
 	}
 	k := q.keys.get(f.key)

@@ -499,7 +499,7 @@ func (c *core) remove(m *message) {
 	c.tell(m, nil)
 	c.dropBody(m)
 	m.status = gone
-	k.queue.recordGone(m.id)
+	k.queue.changes.Gone(m.id)
 	c.goneInOrder(m)
 	k.window.Changed(m.Position())
 	k.total--
@@ -574,7 +574,7 @@ func (c *core) detachAll(q *queue) {
 	c.detached.leases += q.figures.Leased
 	q.awaitingRead, q.sequence = 0, keyOrder{}
 	q.figures.Detach()
-	q.deltas = nil
+	q.changes.Drop()
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {
 		c.out.batch.DeleteRange(f, prefix, storage.After(prefix))

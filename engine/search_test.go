@@ -149,7 +149,7 @@ func TestASearchFindsOneOfManyMessages(t *testing.T) {
 	}
 	// A search that is not asked to go on leaves nothing.
 	w.must(func(tx *Tx) error { return nil })
-	if c := w.core; len(w.reads) != 0 || len(c.out.jobs) != 0 || c.queues.byName["q"].logReaders != 0 {
+	if c := w.core; len(w.reads) != 0 || len(c.out.jobs) != 0 || c.queues.byName["q"].changes.Readers() != 0 {
 		t.Error("a search goes on by itself")
 	}
 }

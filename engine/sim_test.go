@@ -506,7 +506,7 @@ func (s *sim) run(t *simTask) {
 	default:
 		if s.mutant == changeNotNoted {
 			for _, q := range c.queues.byName {
-				q.deltas = nil
+				q.changes.Drop()
 			}
 		}
 		s.step.Do(&t.Task)
