@@ -425,7 +425,8 @@ func (t *schedThrottle) take(m *schedMessage) {
 
 // credit adds to each class that could use a throttle of a message its fair part of that
 // throttle: equal parts for the queues with a message to deliver and a waiting worker, and
-// parts by weight and cost for the classes of one queue.
+// parts by weight and cost for the classes of one queue. A key that perhaps gathers takes part
+// from those of others and gets none, so what is expected is the least.
 func (s *schedSim) credit(m *schedMessage) {
 	if len(m.class.throttles) == 0 {
 		return
@@ -436,18 +437,18 @@ func (s *schedSim) credit(m *schedMessage) {
 	for _, t := range m.class.throttles {
 		queues := 0
 		for _, q := range s.queues {
-			if q.weightAt(t) > 0 {
+			if q.mostAt(t) > 0 {
 				queues++
 			}
 		}
 		for _, q := range s.queues {
-			sum := q.weightAt(t)
+			sum := q.mostAt(t)
 			if sum == 0 {
 				continue
 			}
 			for _, c := range q.classes {
 				if i := slices.Index(c.throttles, t); i >= 0 {
-					c.expect[i] += float64(t.need(m)) * c.weightAt(t) / sum / float64(queues)
+					c.expect[i] += float64(t.need(m)) * c.sure.at(t) / sum / float64(queues)
 				}
 			}
 		}
@@ -459,34 +460,47 @@ func (s *schedSim) credit(m *schedMessage) {
 // message stays next for long, so over time each key counts with the costs of its messages.
 func (q *schedQueue) weigh() {
 	for _, c := range q.classes {
-		c.weight, c.tokens = 0, 0
+		c.sure, c.most = schedWeight{}, schedWeight{}
 	}
 	if q.paused || q.waiting == 0 {
 		return
 	}
 	for _, k := range q.keys {
-		if len(k.ready) > 0 && !k.paused && k.full() && k.ready[0].covered() {
-			c := k.ready[0].class
-			c.weight += float64(k.weight) / float64(k.ready[0].cost)
-			c.tokens += float64(k.weight)
+		if len(k.ready) == 0 || k.paused || !k.ready[0].covered() {
+			continue
+		}
+		c := k.ready[0].class
+		if k.full() {
+			c.sure.add(k)
+		}
+		if k.gathers() <= 0 {
+			c.most.add(k)
 		}
 	}
 }
 
-// weightAt is the weight of the class at a throttle.
-func (c *schedClass) weightAt(t *schedThrottle) float64 {
-	if t.byCost {
-		return c.tokens
-	}
-	return c.weight
+// schedWeight is the weight of keys at a throttle, in messages and in tokens by cost.
+type schedWeight struct{ messages, tokens float64 }
+
+func (w *schedWeight) add(k *schedKey) {
+	w.messages += float64(k.weight) / float64(k.ready[0].cost)
+	w.tokens += float64(k.weight)
 }
 
-// weightAt is the weight of the queue's classes that name a throttle.
-func (q *schedQueue) weightAt(t *schedThrottle) float64 {
+// at is the weight at a throttle.
+func (w *schedWeight) at(t *schedThrottle) float64 {
+	if t.byCost {
+		return w.tokens
+	}
+	return w.messages
+}
+
+// mostAt is the weight of the queue's classes that name a throttle, with the keys that perhaps gather.
+func (q *schedQueue) mostAt(t *schedThrottle) float64 {
 	sum := 0.0
 	for _, c := range q.classes {
 		if slices.Contains(c.throttles, t) {
-			sum += c.weightAt(t)
+			sum += c.most.at(t)
 		}
 	}
 	return sum

@@ -357,7 +357,6 @@ func TestAClaimAtThrottlesWithRateAndConcurrencyIsServed(t *testing.T) {
 	u := newSetUp(seed)
 	u.relaxed = true
 	u.run(setUpSeconds*time.Second, u.enough)
-	u.gathers = false // keys of one of its queues do, which takes from no class what was taken then
 	j := &schedJudge{}
 	j.add(seed, u)
 	if len(j.several) < 6 {
@@ -432,7 +431,6 @@ func (j *schedJudge) add(seed uint64, u *setUp) {
 			is := seen{part, fmt.Sprintf("seed %d, %s, %d of %.1f", seed, c, c.got, of)}
 			switch {
 			case c.budgets: // the credits decide
-			case u.gathers: // keys come and go, and when is known within bounds
 			case q.busy():
 				// Queues with a waiting consumer take turns. The classes of one whose workers only poll, or are
 				// all busy, get what happens to be free at the moment in which one of them asks.

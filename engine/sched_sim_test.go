@@ -489,10 +489,10 @@ type schedClass struct {
 	ahead     float64 // the most that the messages of a batch cost behind the first
 	budgets   bool    // pay for messages of some keys
 	got       int
-	cost      int64     // delivered
-	weight    float64   // set by weigh: messages
-	tokens    float64   // the same of cost
-	expect    []float64 // for each throttle, the messages of a fair division, or the tokens
+	cost      int64       // delivered
+	sure      schedWeight // set by weigh: of keys that can deliver if throttles have room
+	most      schedWeight // and of those that perhaps can
+	expect    []float64   // for each throttle, the messages of a fair division, or the tokens
 }
 
 func (q *schedQueue) class(ts []*schedThrottle) *schedClass {

@@ -159,7 +159,7 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		bodyFreedEarly: "body freed one message too early", bodyForgotten: "bodies without a count forgotten",
 		doneWrittenApart: "a done record of a message that is still there",
 		holdNotWritten:   "a hold lost by a crash", hookHoldIgnored: "a hold of a hook ignored",
-		actNotWritten:    "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
+		actNotWritten: "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
 		gatherLost: "a key that gathers sleeps for ever after a restart",
 	} {
 		t.Run(name, func(t *testing.T) {
