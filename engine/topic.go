@@ -16,11 +16,14 @@ import (
 // BindingsMax bounds the bindings of a topic.
 const BindingsMax = topic.Most
 
-// Condition, Binding, TopicInfo and TopicStats are those of package topic.
 type (
-	Condition  = topic.Condition
-	Binding    = topic.Binding
-	TopicInfo  = topic.Info
+	// Condition is what a binding asks of a message.
+	Condition = topic.Condition
+	// Binding is a queue that gets the messages of a topic that meet all conditions.
+	Binding = topic.Binding
+	// TopicInfo describes a topic.
+	TopicInfo = topic.Info
+	// TopicStats are the figures of all topics.
 	TopicStats = topic.Stats
 )
 

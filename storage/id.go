@@ -68,12 +68,12 @@ func KeyHash(key string) uint32 {
 
 // Check returns an error if an id does not belong to its key: an id repeats the rank and the
 // hash of the fairness key.
-func (k MessageKey) Check() error {
+func (mk MessageKey) Check() error {
 	switch {
-	case k.Rank > PriorityMax:
-		return fmt.Errorf("message %s has the rank %d", k.ID, k.Rank)
-	case k.ID.Rank() != k.Rank || k.ID.KeyHash() != KeyHash(k.Key):
-		return fmt.Errorf("message %s has an id that does not belong to its key %.80q", k.ID, k.Key)
+	case mk.Rank > PriorityMax:
+		return fmt.Errorf("message %s has the rank %d", mk.ID, mk.Rank)
+	case mk.ID.Rank() != mk.Rank || mk.ID.KeyHash() != KeyHash(mk.Key):
+		return fmt.Errorf("message %s has an id that does not belong to its key %.80q", mk.ID, mk.Key)
 	}
 	return nil
 }

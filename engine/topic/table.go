@@ -128,7 +128,7 @@ func (t *Table) remove(name, queue string) {
 // Published counts a message that was published, whether a queue has met its binding, and how many have stored it.
 func (t *Table) Published(name string, matched bool, copies int) {
 	t.published++
-	t.copies += uint64(copies) //nolint:gosec // not negative
+	t.copies += uint64(copies)
 	one := t.byName[name]
 	if one != nil {
 		one.published++
