@@ -39,6 +39,8 @@ type Program struct {
 	// nil after such a stop. What arrives from reloads it puts in force as far as
 	// that takes no restart.
 	Serve func(ctx context.Context, cfg Config, log zerolog.Logger, reloads <-chan Reload) error
+	// Users checks what the configuration says of users, as Serve does before it listens.
+	Users func(cfg Config) error
 	// Check verifies a store that no broker has open, and changes nothing. Its error
 	// says that it could not; damage is in the report.
 	Check func(dir string, progress Progress) (CheckReport, error)
@@ -136,7 +138,7 @@ terminal:
 	root.SetUsageFunc(usage)
 	versionFlag(root, p)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(proc), commandsCommand(p), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
+	root.AddCommand(serveCommand(p, proc), benchCommand(proc), configCommand(p, proc), commandsCommand(p), checkCommand(p, proc), repairCommand(p, proc), restoreCommand(p, proc),
 		completionCommand(), manCommand(), versionCommand(p))
 	env := proc.env()
 	for _, cmd := range remote.Commands(env) {

@@ -10,14 +10,15 @@ import (
 )
 
 // configCommand is `fila config`: what the broker would run with, and why.
-func configCommand(proc Process) *cobra.Command {
+func configCommand(p Program, proc Process) *cobra.Command {
 	format := "list"
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show every setting, its value and where it came from",
 		Long: `Shows the configuration that serve would start with, from the same file,
 environment and flags, and where each value came from. It starts nothing, so it
-also checks a configuration: exit code 2 if it is not valid.
+also checks a configuration, its users and the file of users: exit code 2 if one
+of them is not valid.
 
 Formats: list; toml, a file to start from; markdown, the reference.`,
 		Example: `  fila config
@@ -31,6 +32,11 @@ Formats: list; toml, a file to start from; markdown, the reference.`,
 		loaded, err := load()
 		if err != nil {
 			return err
+		}
+		if format != "markdown" && p.Users != nil {
+			if err := p.Users(loaded.Config); err != nil {
+				return UsageError{Err: err}
+			}
 		}
 		switch format {
 		case "list":

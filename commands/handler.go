@@ -198,7 +198,7 @@ func New(cfg Config, e Engine) (*Handler, error) {
 	h.joinCluster()
 	h.openPorts()
 	var err error
-	if h.users, err = acl.New(h.table.Catalog(glob.Match), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile}); err != nil {
+	if h.users, err = readUsers(h.table, cfg); err != nil {
 		return nil, err
 	}
 	h.defaultAccount = h.users.Account(defaultUser)
@@ -286,3 +286,14 @@ func (h *Handler) loading() bool {
 // submitUndo submits a call without a reply. If the broker stops before it is applied, the leases
 // expire by themselves.
 func (h *Handler) submitUndo(c engine.Call) { h.engine.Submit([]*engine.Task{{Call: c}}) }
+
+// CheckUsers reads users as New does, and reports whether the default user needs no password then.
+func CheckUsers(password string, lines []string, file string) (open bool, err error) {
+	users, err := readUsers(command.New(table()), Config{Password: password, Users: lines, ACLFile: file})
+	return err == nil && users.Account(defaultUser).User().Open(), err
+}
+
+// readUsers returns the users of a configuration.
+func readUsers(t *command.Table[*Session, call], cfg Config) (*acl.Users, error) {
+	return acl.New(t.Catalog(glob.Match), acl.Config{Password: cfg.Password, Lines: cfg.Users, File: cfg.ACLFile})
+}

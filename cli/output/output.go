@@ -68,9 +68,19 @@ func (p *Printer) Flush() error { return p.w.Flush() }
 func (p *Printer) People() bool { return p.Form == Table }
 
 // Say tells people something, in a table only.
-func (p *Printer) Say(format string, args ...any) {
-	if p.People() {
-		fmt.Fprintf(p.w, format+"\n", args...)
+func (p *Printer) Say(format string, args ...any) { p.Paragraph("", fmt.Sprintf(format, args...)) }
+
+// Paragraph is Say with an indent, in lines that the terminal has room for.
+func (p *Printer) Paragraph(indent, text string) {
+	if !p.People() {
+		return
+	}
+	room := 0
+	if p.Width > 0 {
+		room = max(p.Width-len(indent), cellLeast)
+	}
+	for _, line := range Wrap(text, room) {
+		fmt.Fprintln(p.w, indent+line)
 	}
 }
 
@@ -320,11 +330,13 @@ func (p *Printer) cell(name string, v any) string {
 	return Escape(client.Text(v))
 }
 
-// Human is a value as people read it, by the name of its field: *_at and *_until are times,
-// *_ms durations, shares are percentages, and nil is a dash.
+// Human is a value as people read it, by the name of its field: *_at and *_until are times, *_ms and *_us durations, *_bytes
+// sizes, rates are of a second, shares are percentages, a limit that is not set is none, and nil is a dash.
 func (p *Printer) Human(name string, v any) string {
 	n, number := v.(int64)
 	switch {
+	case unset(name, v):
+		return "no limit"
 	case v == nil, v == "":
 		return "-"
 	case number && isTime(name):
@@ -332,10 +344,14 @@ func (p *Printer) Human(name string, v any) string {
 			return "-"
 		}
 		return time.UnixMilli(n).In(p.Zone).Format("2006-01-02 15:04:05")
-	case number && strings.HasSuffix(name, "_ms"):
-		return Duration(time.Duration(n) * time.Millisecond)
+	case number && n == 0 && configured(name):
+		return "as configured"
+	case number:
+		return quantity(name, n)
 	case name == "share" || name == "fair_share":
 		return fmt.Sprintf("%.1f%%", 100*client.Float(v))
+	case isRate(name):
+		return Escape(client.Text(v)) + "/s"
 	}
 	if list, ok := v.([]any); ok && !slices.ContainsFunc(list, nested) {
 		if len(list) == 0 {
@@ -346,19 +362,75 @@ func (p *Printer) Human(name string, v any) string {
 	return Escape(client.Text(v))
 }
 
+// quantity is a number with the unit that its field has.
+func quantity(name string, n int64) string {
+	switch {
+	case strings.HasSuffix(name, "_ms"):
+		return Duration(time.Duration(n) * time.Millisecond)
+	case strings.HasSuffix(name, "_us"):
+		return Duration(time.Duration(n) * time.Microsecond)
+	case strings.HasSuffix(name, "_bytes"), name == "bytes", name == "memory_used", name == "memory_limit", name == "memory_held":
+		return Size(n)
+	case strings.HasSuffix(name, "_percent"):
+		return fmt.Sprintf("%d%%", n)
+	case isRate(name):
+		return fmt.Sprintf("%d/s", n)
+	}
+	return fmt.Sprint(n)
+}
+
+// isRate says whether a field is a number in a second.
+func isRate(name string) bool { return name == "rate" || strings.HasSuffix(name, "_rate") }
+
+// unset says whether a field is a limit that is not set: 0, or nil where 0 would be one.
+func unset(name string, v any) bool {
+	switch name {
+	case "max_depth", "key_max_depth", "max_attempts", "ttl_ms", "memory_limit":
+		return v == int64(0)
+	case "rate", "concurrency", "redrive_rate":
+		return v == nil
+	}
+	return false
+}
+
+// configured says whether 0 stands for a value of the configuration.
+func configured(name string) bool {
+	return name == "lua_timeout_ms" || name == "lua_memory_bytes" || name == "breaker_errors"
+}
+
+// Size is a number of bytes: 512 B, 64 KiB, 1.5 GiB.
+func Size(n int64) string {
+	const step = 1024
+	if n < step {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, unit := float64(n)/step, 0
+	for ; size >= step && unit < 3; unit++ {
+		size /= step
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", size), ".0") + " " + [...]string{"KiB", "MiB", "GiB", "TiB"}[unit]
+}
+
 func isTime(name string) bool {
 	return strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until") || name == "at"
 }
 
-// heading is the name of a column whose durations have their units.
-func heading(name string) string { return strings.TrimSuffix(name, "_ms") }
+// heading is the name of a column whose values have their units.
+func heading(name string) string {
+	for _, unit := range []string{"_ms", "_us", "_bytes", "_percent"} {
+		name = strings.TrimSuffix(name, unit)
+	}
+	return name
+}
 
-// Duration is a duration in its two largest units: 350ms, 4.2s, 3m20s, 5h10m, 12d3h.
+// Duration is a duration in its two largest units: 40µs, 350ms, 4.2s, 3m20s, 5h10m, 12d3h.
 func Duration(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 0:
 		return "-" + Duration(-d)
+	case d > 0 && d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d.Microseconds())
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < time.Minute:

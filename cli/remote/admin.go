@@ -50,7 +50,7 @@ func cronRows() []row {
 		},
 		{
 			name: "crons run", args: "CRON", short: "Enqueue the message of a recurring message now; its ticks stay",
-			wire: "FILA.CRON RUN", shape: value,
+			wire: "FILA.CRON RUN", shape: value, missing: "no recurring message is named $CRON", run: (*call).runCron,
 			examples: []string{"fila crons run morning", "fila crons run morning -o json"},
 		},
 		{
@@ -328,4 +328,15 @@ func (c *call) any() error {
 		return err
 	}
 	return c.show(reply)
+}
+
+// runCron runs a recurring message. Its refusal does not say whether there is one.
+func (c *call) runCron() error {
+	err := c.sendRow()
+	if client.Refused(err, "INVALID") {
+		if reply, asked := c.do("FILA.CRON", "GET", c.arg("CRON")); asked == nil && reply == nil {
+			return MissingError{c.filled(c.missing)}
+		}
+	}
+	return err
 }

@@ -32,9 +32,9 @@ type patient struct {
 	info    map[string]string
 	stats   client.Map
 	config  map[string]string
-	queues  []client.Map // FILA.QUEUE INFO
-	oldest  map[string]time.Duration
-	by      map[string]client.Map // FILA.STATS of each queue
+	groups  []client.Map          // FILA.FIGURES GROUP TROUBLE, with the state of those that wait long
+	first   map[string]client.Map // FILA.FIGURES of the first queue of each group
+	dropped []client.Map          // the queues that have dropped most
 	scripts []client.Map          // FILA.SCRIPT STATS
 	ticks   []string              // recurring messages and refills that never tick again, and why
 	users   []client.Map
@@ -178,102 +178,122 @@ func clock(p *patient) []finding {
 	return nil
 }
 
-// each looks at all queues.
-func (p *patient) each(look func(name string, q client.Map) (what, advice string)) []finding {
+// queues finds the queues that have a trouble: one finding for all of them, or for those in each state. The predicates are
+// those of one queue and of several.
+func (p *patient) queues(trouble, one, many string, advice func(g, first client.Map) string) []finding {
 	var all []finding
-	for _, q := range p.queues {
-		if what, advice := look(q.Text("name"), q); what != "" {
-			all = append(all, finding{what, advice})
+	for _, g := range p.groups {
+		if g.Text("trouble") != trouble {
+			continue
 		}
+		names, _ := g.Get("first").(client.Map)
+		if len(names) == 0 {
+			continue
+		}
+		first, n := names[0].Name, g.Int("queues")
+		what := first + " " + one
+		if n > 1 {
+			what = fmt.Sprintf("%d queues %s", n, many)
+		}
+		what += ": " + counted("%d messages", g.Int("messages"))
+		if old := g.Int("oldest_ms"); old > 0 {
+			what += ", the oldest is ready for " + output.Duration(time.Duration(old)*time.Millisecond)
+		}
+		lists := ""
+		if n > 1 {
+			most := make([]string, len(names))
+			for i, f := range names {
+				most[i] = fmt.Sprintf("%s (%d)", f.Name, client.Int(f.Value))
+			}
+			what += "; most are in " + strings.Join(most, ", ")
+			lists = "; `fila queues list --trouble " + trouble
+			if state := g.Text("state"); state != "" {
+				lists += " --state " + state
+			}
+			lists += "` lists them"
+		}
+		if reason := g.Text("reason"); reason != "" {
+			what += ". " + first + ": " + reason
+		}
+		all = append(all, finding{what, advice(g, p.first[first]) + lists})
 	}
 	return all
 }
 
+// named returns the name of a queue.
+func named(q client.Map) string { return q.Text("name") }
+
 func consumers(p *patient) []finding {
-	return p.each(func(name string, q client.Map) (string, string) {
-		if q.Int("is_dlq") == 1 || p.by[name].Text("state") != "no_consumer" {
-			return "", ""
-		}
-		return fmt.Sprintf("%s has %d ready messages and no consumer", name, q.Int("ready")), "start a worker, such as `fila work " + name + " -- PROGRAM`"
+	return p.queues("no_consumer", "has no consumer", "have no consumer", func(_, first client.Map) string {
+		return "start workers, such as `fila work " + named(first) + " -- PROGRAM`"
 	})
 }
 
+// waiting finds messages that wait long, by the state that says what to do. That of queues without a consumer is a
+// finding already.
 func waiting(p *patient) []finding {
-	const long = 15 * time.Minute
-	return p.each(func(name string, q client.Map) (string, string) {
-		old, state := p.oldest[name], p.by[name].Text("state")
-		if q.Int("is_dlq") == 1 || old <= long || state == "paused" { // the check of pauses says so
-			return "", ""
-		}
-		what, advice := "a message of "+name+" waits for "+output.Duration(old), "`fila keys list "+name+"` shows which keys wait and why"
-		if reason := p.by[name].Text("reason"); reason != "" {
-			what += ": " + state + ", " + reason
-		}
-		switch state {
+	const one, many = "has messages that wait for more than 15 minutes", "have messages that wait for more than 15 minutes"
+	return p.queues("late", one, many, func(g, first client.Map) string {
+		advice := "`fila keys list " + named(first) + "` shows which keys wait and why"
+		switch g.Text("state") {
 		case "throttled", "concurrency":
 			advice += "; raise the limit if it should be higher, more workers do not help"
 		case "held":
 			advice += "; `fila throttles release` ends a hold"
 		case "no_credit":
 			advice += "; `fila budgets credit` or a refill lets them go on"
-		case "busy", "no_consumer":
+		case "gathering":
+			advice += "; a lower batch_wait lets batches go that are not full"
+		case "ordered":
+			advice += "; the message that is out holds up the others of its key: `fila explain " + named(first) + " --key KEY` names it"
+		case "busy", "ready":
 			advice = "add workers"
+		case "paused":
+			advice += "; `fila keys resume " + named(first) + " KEY` lets a key go on"
 		}
-		return what, advice
+		return advice
 	})
 }
 
 func leases(p *patient) []finding {
-	return p.each(func(name string, q client.Map) (string, string) {
-		const some, share = 20, 20 // a twentieth of the deliveries, of at least so many
-		if n := q.Int("delivered"); n >= some && q.Int("expired")*share > n {
-			return fmt.Sprintf("%d of %d leases of %s have expired", q.Int("expired"), n, name), "raise its visibility timeout, extend leases, or look for workers that die"
-		}
-		return "", ""
+	return p.queues("expiring", "has leases that expire, one of twenty or more in the last ten minutes", "have leases that expire, one of twenty or more in the last ten minutes", func(_, _ client.Map) string {
+		return "raise the visibility timeout, extend leases, or look for workers that die"
 	})
 }
 
 func dead(p *patient) []finding {
-	return p.each(func(name string, q client.Map) (string, string) {
-		if n := q.Int("dead"); n > 0 {
-			return fmt.Sprintf("%s holds %d dead messages", name, n), "`fila errors " + name + "` groups them, `fila redrive " + name + "` moves them back"
+	return p.queues("dead", "has dead letters", "have dead letters", func(_, first client.Map) string {
+		dlq := first.Text("dlq")
+		if first.Int("dead_letter") == 1 {
+			dlq = named(first)
 		}
-		return "", ""
+		return "`fila errors " + dlq + "` groups them, `fila redrive " + dlq + "` moves them back"
 	})
 }
 
 func dropped(p *patient) []finding {
-	return p.each(func(name string, q client.Map) (string, string) {
+	var most []string
+	for _, q := range p.dropped {
 		if n := q.Int("dropped"); n > 0 {
-			return fmt.Sprintf("%s has dropped %d messages that were dead", name, n), "give it a dead-letter queue by `fila queues alter " + name + " --dlq NAME`, unless that is meant"
+			most = append(most, fmt.Sprintf("%s (%d)", named(q), n))
 		}
-		return "", ""
-	})
+	}
+	if len(most) == 0 {
+		return nil
+	}
+	return one(counted("%d messages that were dead have been dropped, most by ", p.stats.Int("dropped"))+strings.Join(most, ", "),
+		"give the queue a dead-letter queue by `fila queues alter "+named(p.dropped[0])+" --dlq NAME`, unless that is meant")
 }
 
 func full(p *patient) []finding {
-	return p.each(func(name string, q client.Map) (string, string) {
-		const nearly = 0.9
-		held := q.Float("ready") + q.Float("delayed") + q.Float("leased")
-		if most := q.Float("max_depth"); most > 0 && held/most > nearly {
-			return fmt.Sprintf("%s holds %.0f of at most %.0f messages", name, held, most), "add workers, or raise max_depth"
-		}
-		return "", ""
+	return p.queues("full", "has room for less than a tenth of what it may hold", "have room for less than a tenth of what they may hold", func(_, _ client.Map) string {
+		return "add workers, or raise max_depth: what is full refuses messages"
 	})
 }
 
 func paused(p *patient) []finding {
-	return p.each(func(name string, q client.Map) (string, string) {
-		var sides []string
-		for _, side := range []string{"in", "out"} {
-			if q.Int("paused_"+side) == 1 {
-				sides = append(sides, side)
-			}
-		}
-		if len(sides) == 0 {
-			return "", ""
-		}
-		return name + " is paused (" + strings.Join(sides, " and ") + ")", "`fila queues resume " + name + "` lets it go on"
+	return p.queues("paused", "is paused", "are paused", func(_, first client.Map) string {
+		return "`fila queues resume " + named(first) + "` lets it go on"
 	})
 }
 
@@ -311,7 +331,8 @@ func (c *call) doctor() error {
 		for _, f := range k.look(p) {
 			found++
 			if c.out.People() { // sentences are too long for a table
-				c.out.Say("%s\n    %s", output.Escape(f.what), output.Escape(f.advice))
+				c.out.Paragraph("", output.Escape(f.what))
+				c.out.Paragraph("    ", output.Escape(f.advice))
 				continue
 			}
 			rows.Add(client.Map{{Name: "check", Value: k.name}, {Name: "finding", Value: f.what}, {Name: "advice", Value: f.advice}})
@@ -342,7 +363,7 @@ func (c *call) inquire(p *patient, words ...string) (any, error) {
 
 // examine asks the broker for what the checks look at.
 func (c *call) examine() (*patient, error) {
-	p := &patient{info: map[string]string{}, config: map[string]string{}, oldest: map[string]time.Duration{}, by: map[string]client.Map{}}
+	p := &patient{info: map[string]string{}, config: map[string]string{}, first: map[string]client.Map{}}
 	begin := c.now()
 	reply, err := c.inquire(p, "TIME")
 	if err != nil {
@@ -396,44 +417,78 @@ func (c *call) examineUsers(p *patient) error {
 	return err
 }
 
-// oldestMax is of how many queues the age of the oldest message is asked for: that takes the broker
-// some time where a queue has many keys.
-const oldestMax = 50
-
+// examineQueues asks for what is wrong with queues, which the broker finds over all of them.
 func (c *call) examineQueues(p *patient) error {
-	reply, err := c.inquire(p, "FILA.QUEUE", "LIST")
+	groups, err := c.troubles(p)
 	if err != nil {
 		return err
 	}
-	err = c.each(client.Texts(reply), func(name string) []string { return []string{"FILA.QUEUE", "INFO", name} }, func(_ string, v any) error {
-		if m, ok := v.(client.Map); ok {
-			p.queues = append(p.queues, m)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	asked := 0
-	for _, q := range p.queues {
-		if asked == oldestMax || q.Int("ready") == 0 {
+	for _, g := range groups {
+		if g.Text("trouble") != "late" {
+			p.groups = append(p.groups, g)
 			continue
 		}
-		asked++
-		name := q.Text("name")
-		reply, err := c.inquire(p, "FILA.STATS", name)
+		if err := c.examineLate(p); err != nil {
+			return err
+		}
+	}
+	for _, g := range p.groups {
+		names, _ := g.Get("first").(client.Map)
+		if len(names) == 0 {
+			continue
+		}
+		list, err := c.figures(p, "QUEUE", names[0].Name)
 		if err != nil && !Missing(err) {
 			return err
 		}
-		if m, ok := reply.(client.Map); ok {
-			p.oldest[name] = time.Duration(m.Int("oldest_ms")) * time.Millisecond
-			p.by[name] = m
+		for _, q := range list {
+			p.first[names[0].Name] = q
 		}
 	}
-	if err := c.examineTicks(p); err != nil {
-		return err
+	if p.stats.Int("dropped") > 0 {
+		if p.dropped, err = c.figures(p, "BY", "DROPPED", "COUNT", "3"); err != nil {
+			return err
+		}
 	}
-	return c.examineScripts(p)
+	return errors.Join(c.examineTicks(p), c.examineScripts(p))
+}
+
+// examineLate asks for the queues whose messages wait long in each state, and why those of the first do.
+func (c *call) examineLate(p *patient) error {
+	for _, state := range []string{"paused", "gathering", "held", "throttled", "concurrency", "no_credit", "ordered", "busy", "ready", "loading"} {
+		groups, err := c.troubles(p, "STATE", state)
+		if err != nil {
+			return err
+		}
+		for _, g := range groups {
+			if g.Text("trouble") != "late" {
+				continue
+			}
+			g = append(g, client.Field{Name: "state", Value: state})
+			if list, err := c.figures(p, "STATE", state, "TROUBLE", "late", "BY", "READY", "COUNT", "1"); err != nil {
+				return err
+			} else if len(list) > 0 {
+				g = append(g, client.Field{Name: "reason", Value: state + ", " + typedCommands().Replace(list[0].Text("reason"))})
+			}
+			p.groups = append(p.groups, g)
+		}
+	}
+	return nil
+}
+
+// troubles returns the troubles of queues in groups, of those that the words select.
+func (c *call) troubles(p *patient, words ...string) ([]client.Map, error) {
+	return c.figures(p, append([]string{"GROUP", "TROUBLE"}, words...)...)
+}
+
+// figures returns a page of FILA.FIGURES.
+func (c *call) figures(p *patient, words ...string) ([]client.Map, error) {
+	reply, err := c.inquire(p, append([]string{"FILA.FIGURES"}, words...)...)
+	page, _ := reply.([]any)
+	if err != nil || len(page) != 2 {
+		return nil, err
+	}
+	return client.Maps(page[1]), nil
 }
 
 // examineTicks looks for recurring messages and refills without a next tick.

@@ -120,3 +120,51 @@ func TestTheDoctorFindsWhatIsWrongWithACluster(t *testing.T) {
 		})
 	}
 }
+
+// A group is one finding however many queues it has, and its advice names the first.
+func TestTheDoctorGroupsQueuesByTheirTroubles(t *testing.T) {
+	group := func(trouble string, queues int64, more ...client.Field) client.Map {
+		return append(client.Map{with("trouble", trouble), with("queues", queues), with("messages", int64(7)), with("oldest_ms", int64(90_000)),
+			with("first", client.Map{with("orders", int64(4)), with("mails", int64(3))}[:min(queues, 2)])}, more...)
+	}
+	first := map[string]client.Map{"orders": {with("name", "orders"), with("dlq", "orders.dlq"), with("dead_letter", int64(0))}}
+	for name, x := range map[string]struct {
+		check string
+		group client.Map
+		what  string
+		does  string
+	}{
+		"one queue without a consumer": {"consumers", group("no_consumer", 1), "orders has no consumer: 7 messages, the oldest is ready for 1m30s", "start workers, such as `fila work orders -- PROGRAM`"},
+		"many": {
+			"consumers", group("no_consumer", 500), "500 queues have no consumer: 7 messages, the oldest is ready for 1m30s; most are in orders (4), mails (3)",
+			"start workers, such as `fila work orders -- PROGRAM`; `fila queues list --trouble no_consumer` lists them",
+		},
+		"dead letters": {"dead", group("dead", 2), "2 queues have dead letters", "`fila errors orders.dlq` groups them"},
+		"throttled for long": {
+			"waiting", group("late", 2, with("state", "throttled"), with("reason", "throttled, all are stopped")), "orders: throttled, all are stopped",
+			"more workers do not help; `fila queues list --trouble late --state throttled` lists them",
+		},
+		"busy for long":                          {"waiting", group("late", 1, with("state", "busy")), "orders has messages that wait", "add workers"},
+		"paused":                                 {"paused", group("paused", 3), "3 queues are paused", "`fila queues resume orders`"},
+		"nearly full":                            {"full", group("full", 1), "orders has room", "raise max_depth"},
+		"expiring leases":                        {"leases", group("expiring", 1), "orders has leases that expire", "visibility timeout"},
+		"what is no finding, as it may be meant": {"waiting", group("throttled", 5), "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range checks() {
+				if c.name != x.check {
+					continue
+				}
+				found := c.look(&patient{groups: []client.Map{x.group}, first: first})
+				if x.what == "" && len(found) == 0 {
+					return
+				}
+				if len(found) != 1 || !strings.Contains(found[0].what, x.what) || !strings.Contains(found[0].advice, x.does) {
+					t.Errorf("found %+v, want %q and %q", found, x.what, x.does)
+				}
+				return
+			}
+			t.Fatalf("there is no check %s", x.check)
+		})
+	}
+}

@@ -1,5 +1,7 @@
 package remote
 
+import "github.com/faisca/fila/internal/client"
+
 const keyColumns = "key depth leased delayed weight share fair_share state oldest_ms delivered"
 
 func keyRows() []row {
@@ -12,7 +14,7 @@ func keyRows() []row {
 		},
 		{
 			name: "keys show", args: "QUEUE KEY", short: "Show the settings and figures of a fairness key",
-			wire: "FILA.KEY GET", shape: fields,
+			wire: "FILA.KEY GET", shape: fields, run: (*call).showKey, missing: "$QUEUE has no key $KEY: it has neither messages nor settings, and had no deliveries",
 			examples: []string{"fila keys show orders tenant-7", "fila keys show orders tenant-7 -o json"},
 		},
 		{
@@ -41,7 +43,7 @@ func keyRows() []row {
 		},
 		{
 			name: "keys purge", args: "QUEUE KEY", short: "Remove all messages of a fairness key, leased ones too",
-			wire: "FILA.PURGE $QUEUE KEY $KEY", shape: count, done: "removed %d messages of $KEY of $QUEUE",
+			wire: "FILA.PURGE $QUEUE KEY $KEY", shape: count, done: "removed %d messages of $KEY of $QUEUE", missing: "$QUEUE has no messages of $KEY",
 			ask:      "Remove all messages of $KEY of $QUEUE?",
 			examples: []string{"fila keys purge orders tenant-7 --yes", "fila keys purge orders tenant-7 -y -o json"},
 		},
@@ -88,7 +90,7 @@ restart.`,
 		},
 		{
 			name: "throttles release", args: "THROTTLE", short: "End the hold of a throttle",
-			wire: "FILA.THROTTLE HOLD $THROTTLE 0", done: "released $THROTTLE",
+			wire: "FILA.THROTTLE HOLD $THROTTLE 0", done: "released $THROTTLE", missing: "$THROTTLE is not held", run: (*call).releaseThrottle,
 			examples: []string{"fila throttles release provider:x", "fila throttles release provider:x -o json"},
 		},
 		{
@@ -113,7 +115,7 @@ a second of the first window less that of the second: above 0 it rises.`,
 		},
 		{
 			name: "signals show", args: "SUBJECT [NAME]", short: "Show the signals of a subject, or one of them",
-			wire: "FILA.SIGNAL GET", shape: list, columns: columns, none: "$SUBJECT has no such signals",
+			wire: "FILA.SIGNAL GET", shape: list, columns: columns, missing: "$SUBJECT has no such signals",
 			examples: []string{"fila signals show provider:x", "fila signals show tenant-1 pages -o json"},
 		},
 		{
@@ -131,4 +133,37 @@ fila.signal.`,
 			examples: []string{"fila signals delete provider:x refused --yes", "fila signals delete tenant-1 -y -o json"},
 		},
 	}
+}
+
+// keyThere says whether there is something of a fairness key: messages, settings or counts.
+func keyThere(k client.Map) bool {
+	for _, name := range []string{"depth", "pinned", "paused", "max_depth", "delivered", "passed", "refused"} {
+		if k.Int(name) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *call) showKey() error {
+	reply, err := c.do(must(c.command())...)
+	if err != nil {
+		return err
+	}
+	if k, ok := reply.(client.Map); ok && !keyThere(k) {
+		return MissingError{c.filled(c.missing)}
+	}
+	return c.show(reply)
+}
+
+// releaseThrottle ends a hold, if there is one.
+func (c *call) releaseThrottle() error {
+	reply, err := c.do("FILA.THROTTLE", "GET", c.arg("THROTTLE"))
+	if err != nil {
+		return err
+	}
+	if t, _ := reply.(client.Map); t.Get("held_until") == nil {
+		return MissingError{c.filled(c.missing)}
+	}
+	return c.sendRow()
 }

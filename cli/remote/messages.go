@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -9,7 +10,10 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/faisca/fila/cli/output"
 	"github.com/faisca/fila/internal/client"
 )
 
@@ -46,8 +50,10 @@ printed are stored.`,
 		},
 		{
 			name: "peek", args: "QUEUE", short: "Look at the next messages of a queue; nothing changes",
-			long: "Shows ready messages by fairness key, within a key in the order of delivery.",
-			wire: "FILA.BROWSE $QUEUE STATUS ready", columns: messageColumns, none: "no ready messages in $QUEUE", run: (*call).peek,
+			long: `Shows ready messages by fairness key, within a key in the order of delivery. Those of keys
+that cannot deliver now, such as a paused or throttled one, are left out, and standard
+error says why.`,
+			wire: "FILA.BROWSE $QUEUE STATUS ready", columns: messageColumns, none: "no message of $QUEUE can go next", run: (*call).peek,
 			options: []option{
 				{"key", "KEY", text, "only those of a fairness `key`"},
 				{"count", "", number, "`n` messages, 10 unless it is given"},
@@ -215,7 +221,8 @@ func traceparent() (trace, header string) {
 	return trace, "00-" + trace + "-" + hex.EncodeToString(b[16:]) + "-01"
 }
 
-// peek shows the first ready messages, one page after the other until there are enough.
+// peek shows the first ready messages that can go next, one page after the other until there are enough. Messages of keys
+// that cannot deliver now are left out, and named.
 func (c *call) peek() error {
 	words, err := c.command()
 	if err != nil {
@@ -229,14 +236,55 @@ func (c *call) peek() error {
 		return usagef("--count must be at least 1, not %d", most)
 	}
 	rows := c.rows()
+	stopped := map[string]string{} // why each key does not deliver; empty: it does
+	var left []string
+	var failed error
 	err = c.pages(words, func(m client.Map) bool {
-		rows.Add(m)
-		return int64(rows.Written()) < most
+		key := m.Text("key")
+		why, known := stopped[key]
+		if !known {
+			if why, failed = c.stops(key); failed != nil {
+				return false
+			}
+			if stopped[key] = why; why != "" {
+				left = append(left, key)
+			}
+		}
+		if why == "" {
+			rows.Add(m)
+		}
+		return int64(rows.Written()) < most && len(left) < stoppedMost
 	})
+	err = errors.Join(err, failed)
 	if err == nil || rows.Written() > 0 {
 		rows.Close(c.filled(c.none))
 	}
+	const named = 3
+	for i, key := range left {
+		if i == named {
+			fmt.Fprintf(c.env.Stderr, "fila: and those of %d more keys; `fila keys list %s` shows why\n", len(left)-named, output.Escape(c.arg("QUEUE")))
+			break
+		}
+		fmt.Fprintf(c.env.Stderr, "fila: messages of %s are left out, as none of them can go next: %s\n", output.Escape(key), output.Escape(stopped[key]))
+	}
 	return err
+}
+
+// stoppedMost is after how many keys that do not deliver peek looks no further.
+const stoppedMost = 100
+
+// stops says why the next message of a fairness key cannot be delivered, even to a consumer that asks now; "": it can.
+func (c *call) stops(key string) (string, error) {
+	reply, err := c.do("FILA.EXPLAIN", c.arg("QUEUE"), "KEY", key)
+	if err != nil {
+		return "", err
+	}
+	k, _ := reply.(client.Map)
+	switch k.Text("state") {
+	case "ready", "busy", "no_consumer", "loading", "empty":
+		return "", nil
+	}
+	return typedCommands().Replace(k.Text("reason")), nil
 }
 
 func (c *call) get() error {
@@ -269,9 +317,50 @@ func (c *call) delayed() error {
 	return c.sendRow()
 }
 
+// explain says the reason in a sentence, and then what there is to say beside it. In the forms for programs it has all
+// fields.
 func (c *call) explain() error {
 	if (c.arg("ID") == "") == !c.given("key") {
 		return usagef("fila explain takes an id or --key, one of them")
 	}
-	return c.sendRow()
+	reply, err := c.do(must(c.command())...)
+	if err != nil {
+		return err
+	}
+	m, _ := reply.(client.Map)
+	if c.given("key") && m.Text("state") == "empty" && !keyThere(m) {
+		return MissingError{fmt.Sprintf("%s has no key %s: it has neither messages nor settings, and had no deliveries", output.Escape(c.arg("QUEUE")), output.Escape(c.text("key")))}
+	}
+	if c.out.People() {
+		c.out.Say("%s", explanation(m))
+		m = slices.DeleteFunc(slices.Clone(m), func(f client.Field) bool { return f.Name == "reason" || !matters(f) })
+	}
+	c.out.Fields(m)
+	return nil
+}
+
+// explanation is the reason as a sentence.
+func explanation(m client.Map) string {
+	text := typedCommands().Replace(cmp.Or(m.Text("reason"), "it is "+m.Text("state")))
+	if first, size := utf8.DecodeRuneInString(text); size > 0 {
+		text = string(unicode.ToUpper(first)) + text[size:]
+	}
+	return output.Escape(text) + "."
+}
+
+// matters says whether a field says something: it is neither nil nor 0 nor empty, nor what it is of every other message.
+func matters(f client.Field) bool {
+	switch v := f.Value.(type) {
+	case nil:
+		return false
+	case int64:
+		return v != 0 && (v != 1 || f.Name != "weight" && f.Name != "cost" && f.Name != "attempt")
+	case string:
+		return v != "" && v != "0"
+	case []any:
+		return len(v) > 0
+	case client.Map:
+		return len(v) > 0
+	}
+	return true
 }

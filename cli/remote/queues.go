@@ -11,11 +11,21 @@ import (
 func queueRows() []row {
 	return []row{
 		{
-			name: "queues list", short: "List queues with what they hold",
+			name: "queues list", short: "List queues with what they hold, and what is wrong with them",
+			long: `A dead-letter queue is shown with its queue, as dead_letters; --all lists it by itself as
+well. Troubles are why an operator should look at a queue, the most urgent first.`,
 			wire: "FILA.FIGURES", run: (*call).listQueues,
-			columns: "name ready delayed leased dead keys waiters paused_in paused_out dlq state reason", none: "no queues",
-			options:  []option{{"match", "MATCH", text, "only names that match a `pattern`, such as 'ord*'"}},
-			examples: []string{"fila queues list", "fila queues list --match 'ord*' -o json"},
+			columns: "name ready delayed leased dead_letters keys waiters paused_in paused_out dlq state troubles reason", none: "no such queues",
+			options: []option{
+				{"match", "MATCH", text, "only names that match a `pattern`, such as 'ord*'"},
+				{"state", "STATE", text, "only queues in a `state`, such as throttled"},
+				{"trouble", "TROUBLE", text, "only queues that have a `trouble`, such as no_consumer; any: whichever"},
+				{"by", "BY", text, "sort by a `column`, the greatest first: trouble, ready, leased, delayed, dead, age, in, out, wait, keys, waiters, dropped; name is the default"},
+				{"reverse", "REV", yes, "the other way round; with --by"},
+				{"all", "", yes, "also dead-letter queues that are shown with their queues"},
+				limit(),
+			},
+			examples: []string{"fila queues list --trouble any --by trouble --limit 20", "fila queues list --match 'ord*' -o json"},
 		},
 		{
 			name: "queues show", args: "QUEUE", short: "Show the settings of a queue, and what it holds and has done",
@@ -97,11 +107,21 @@ func sideOptions() []option {
 	return []option{{"in", "IN", yes, "only what goes in"}, {"out", "OUT", yes, "only what goes out"}}
 }
 
-// listQueues shows all queues by name: the broker's pages are in no order.
+// listQueues shows queues. The broker sorts what --limit cuts; all of them are sorted by name here, as it looks at all
+// queues for each sorted page.
 func (c *call) listQueues() error {
 	words, err := c.command()
 	if err != nil {
 		return err
+	}
+	if !c.is("all") {
+		words = append(words, "FOLD")
+	}
+	if c.given("by") || c.number("limit") > 0 {
+		if !c.given("by") {
+			words = append(words, "BY", "NAME")
+		}
+		return c.showPages(words)
 	}
 	var all []client.Map
 	err = c.pages(words, func(m client.Map) bool {

@@ -77,12 +77,12 @@ saved. A file QUEUE.HOOK.samples beside it has samples for it, as fila scripts t
 		},
 		{
 			name: "scripts history", args: "QUEUE HOOK", short: "List the last sources of a hook, the newest first",
-			wire: "FILA.SCRIPT HISTORY", shape: list, columns: "version loaded_at user current bytes", none: "$QUEUE never had $HOOK",
+			wire: "FILA.SCRIPT HISTORY", shape: list, columns: "version loaded_at user current bytes", missing: "$QUEUE never had $HOOK",
 			examples: []string{"fila scripts history orders on_enqueue", "fila scripts history orders on_enqueue -o json"},
 		},
 		{
 			name: "scripts rollback", args: "QUEUE HOOK VERSION", short: "Load a source of the history of a hook again",
-			wire: "FILA.SCRIPT ROLLBACK", done: "loaded $VERSION as $HOOK of $QUEUE",
+			wire: "FILA.SCRIPT ROLLBACK", done: "loaded $VERSION as $HOOK of $QUEUE", missing: "the history of $HOOK of $QUEUE has no version $VERSION", run: (*call).rollback,
 			examples: []string{"fila scripts rollback orders on_enqueue 58d5e1f0c2a4b6987d3c1e5f7a9b0c2d4e6f8a10", "fila scripts rollback orders on_enqueue \"$(fila scripts history orders on_enqueue | sed -n 1p | cut -f 1)\""},
 		},
 		{
@@ -228,4 +228,17 @@ func (c *call) try(f hookFile) error {
 		}
 	}
 	return nil
+}
+
+// rollback loads a source of the history. Its refusal does not say whether there is that version.
+func (c *call) rollback() error {
+	err := c.sendRow()
+	if !client.Refused(err, "INVALID") {
+		return err
+	}
+	reply, asked := c.do("FILA.SCRIPT", "HISTORY", c.arg("QUEUE"), c.arg("HOOK"))
+	if asked != nil || slices.ContainsFunc(client.Maps(reply), func(v client.Map) bool { return strings.HasPrefix(v.Text("version"), c.arg("VERSION")) }) {
+		return err
+	}
+	return MissingError{c.filled(c.missing)}
 }

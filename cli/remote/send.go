@@ -173,7 +173,7 @@ func (c *call) sendRow() error {
 	if err != nil {
 		return err
 	}
-	if c.missing != "" && (reply == nil || reply == int64(0)) {
+	if list, ok := reply.([]any); c.missing != "" && (reply == nil || reply == int64(0) || ok && len(list) == 0) {
 		return MissingError{c.filled(c.missing)}
 	}
 	return c.show(reply)

@@ -23,7 +23,7 @@ type row struct {
 	wire    string
 	shape   shape
 	columns string // of a table, and of plain
-	missing string // what is said of a reply that is nil or 0, with $NAME for arguments: exit code 3
+	missing string // what is said of a reply that is nil, 0 or empty, with $NAME for arguments: exit code 3
 	done    string // what people are told of a success, with $NAME for arguments
 	none    string // what people are told of an empty list
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -98,10 +99,13 @@ func (c *call) publish() error {
 		columns = slices.Insert(columns, 0, "line")
 	}
 	rows := c.out.Rows(columns...)
-	published := 0
+	published, nowhere := 0, 0
 	err := c.send(func(reply any) {
 		published++
 		list, _ := reply.([]any)
+		if len(list) == 0 {
+			nowhere++
+		}
 		for _, item := range list {
 			pair := client.Texts(item)
 			if len(pair) != 2 {
@@ -115,7 +119,25 @@ func (c *call) publish() error {
 		}
 	})
 	if err == nil || published > 0 {
-		rows.Close(c.filled(c.none))
+		rows.Close("")
+	}
+	if err == nil && nowhere > 0 {
+		return c.unmatched(nowhere, published)
 	}
 	return err
+}
+
+// unmatched says that messages are stored nowhere: no queue is bound to the topic, or none asks for messages like these.
+func (c *call) unmatched(nowhere, published int) error {
+	topic := output.Escape(c.arg("TOPIC"))
+	reply, err := c.do("FILA.TOPIC", "INFO", c.arg("TOPIC"))
+	if err == nil && reply == nil {
+		return MissingError{fmt.Sprintf("no queue is bound to %s, so nothing was stored; `fila topics bind %s QUEUE` binds one", topic, topic)}
+	}
+	what := "the message was stored in no queue"
+	if published > 1 {
+		what = fmt.Sprintf("%d of %d messages were stored in no queue", nowhere, published)
+	}
+	fmt.Fprintf(c.env.Stderr, "fila: %s: no binding of %s matches its headers; `fila topics show %s` lists what each asks for\n", what, topic, topic)
+	return nil
 }

@@ -15,17 +15,17 @@ func TestEachFormHasTheSameFields(t *testing.T) {
 	b.do("FILA.QUEUE", "CREATE", "orders")
 	b.do("FILA.ENQUEUE", "orders", "hello", "KEY", "tenant-7")
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(b.want(0, "", "", "fila queues list -o json")), &list); err != nil || len(list) != 2 || list[0]["name"] != "orders" || list[0]["ready"] != 1.0 {
+	if err := json.Unmarshal([]byte(b.want(0, "", "", "fila queues list --all -o json")), &list); err != nil || len(list) != 2 || list[0]["name"] != "orders" || list[0]["ready"] != 1.0 {
 		t.Errorf("%v, %v", list, err)
 	}
-	lines := strings.Split(strings.TrimSpace(b.want(0, "", "", "fila queues list -o jsonl")), "\n")
+	lines := strings.Split(strings.TrimSpace(b.want(0, "", "", "fila queues list --all -o jsonl")), "\n")
 	var first map[string]any
 	if err := json.Unmarshal([]byte(lines[0]), &first); err != nil || len(lines) != 2 || len(first) != len(list[0]) {
 		t.Errorf("%q, %v", lines, err)
 	}
-	b.want(0, "orders\t1\t0\t0\t0\t1\t0\t0\t0\torders.dlq\tno_consumer\tno consumer holds a lease of the queue, waits, or has asked within a minute\n", "", "fila queues list")
-	b.want(0, "NAME        READY", "", "fila queues list -o table")
-	b.want(0, "no queues", "", "fila queues list --match nosuch -o table")
+	b.want(0, "orders\t1\t0\t0\t0\t1\t0\t0\t0\torders.dlq\tno_consumer\t[\"no_consumer\"]\tno consumer holds a lease of the queue, waits, or has asked within a minute\n", "", "fila queues list")
+	b.want(0, "NAME    READY", "", "fila queues list -o table")
+	b.want(0, "no such queues", "", "fila queues list --match nosuch -o table")
 	b.want(0, "", "", "fila queues list --match nosuch")
 	b.want(0, "[]\n", "", "fila queues list --match nosuch -o json")
 	b.want(2, "", "--output must be one of table, plain, json, jsonl", "fila queues list -o xml")
@@ -46,6 +46,16 @@ func TestExitCodesTellWhatIsMissing(t *testing.T) {
 		"fila scripts show orders on_enqueue":                            "orders has no on_enqueue",
 		"fila clients kill 99999":                                        "no client has the id 99999",
 		"fila peek nosuch -o json":                                       "NOQUEUE",
+		"fila keys show orders nosuch":                                   "orders has no key nosuch",
+		"fila keys purge orders nosuch --yes":                            "orders has no messages of nosuch",
+		"fila explain orders --key nosuch":                               "orders has no key nosuch",
+		"fila signals show nosuch":                                       "nosuch has no such signals",
+		"fila crons run nosuch":                                          "no recurring message is named nosuch",
+		"fila throttles release nosuch":                                  "nosuch is not held",
+		"fila scripts history orders on_enqueue":                         "orders never had on_enqueue",
+		"fila scripts rollback orders on_enqueue 1":                      "the history of on_enqueue of orders has no version 1",
+		"fila groups show nosuch":                                        "no group is named nosuch",
+		"fila groups seal nosuch":                                        "NOGROUP",
 	} {
 		b.want(3, "", stderr, line)
 	}
@@ -175,7 +185,7 @@ func TestTheDoctorFindsWhatIsWrong(t *testing.T) {
 	b.do("FILA.QUEUE", "ALTER", "mails", "MAXDEPTH", "1")
 	out := b.want(3, "", "", "fila doctor")
 	for _, want := range []string{
-		"consumers\tmails has 1 ready messages and no consumer", "dead\torders.dlq holds 1 dead messages", "paused\tthumbnails is paused (out)", "full\tmails holds 1 of at most 1",
+		"consumers\tmails has no consumer: 1 message", "dead\torders has dead letters: 1 message", "`fila errors orders.dlq` groups them", "paused\tthumbnails is paused", "full\tmails has room for less",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not find %q:\n%s", want, out)
@@ -210,4 +220,88 @@ func TestNamesAreCompletedFromTheBroker(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(out, ":4") {
 		t.Errorf("without a broker: exit code %d: %s", code, out)
 	}
+}
+
+// The reason comes first, as a sentence in the words of the command line, and nothing is shown that says nothing.
+func TestAnExplanationBeginsWithItsReason(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	b.do("FILA.ENQUEUE", "orders", "hello", "KEY", "tenant-7")
+	b.do("FILA.KEY", "PAUSE", "orders", "tenant-7")
+	out := b.want(0, "The key is paused, `fila keys resume` lets it go on.\nstate      paused\nkey        tenant-7\n", "", "fila explain orders --key tenant-7 -o table")
+	for _, without := range []string{" -\n", " 0\n", "holders", "reason"} {
+		if strings.Contains(out, without) {
+			t.Errorf("it shows %q:\n%s", without, out)
+		}
+	}
+	b.want(0, `"holder_count": 0`, "", "fila explain orders --key tenant-7 -o json")
+}
+
+// What cannot go next is left out of what goes next, and named.
+func TestPeekLeavesOutWhatCannotGo(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	for _, key := range []string{"a", "b", "c"} {
+		b.do("FILA.ENQUEUE", "orders", "of "+key, "KEY", key)
+	}
+	b.do("FILA.KEY", "PAUSE", "orders", "b")
+	out := b.want(0, "of a", "messages of b are left out, as none of them can go next: the key is paused", "fila peek orders")
+	if !strings.Contains(out, "of c") || strings.Contains(out, "of b") {
+		t.Errorf("it shows\n%s", out)
+	}
+	b.do("FILA.KEY", "RESUME", "orders", "b")
+	b.want(0, "of b", "", "fila peek orders")
+}
+
+// Limits that are not set are none, and numbers have their units.
+func TestNumbersHaveTheirUnits(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.do("FILA.QUEUE", "CREATE", "orders", "LUAMEMORY", "262144", "BACKOFFJITTER", "20")
+	b.do("FILA.THROTTLE", "SET", "api", "RATE", "5")
+	out := b.want(0, "", "", "fila queues show orders -o table")
+	for _, want := range []string{"max_depth               no limit", "ttl_ms                  no limit", "lua_memory_bytes        256 KiB", "backoff_jitter_percent  20%", "lua_timeout_ms          as configured"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not show %q:\n%s", want, out)
+		}
+	}
+	b.want(0, "rate         5/s", "", "fila throttles show api -o table")
+	b.want(0, "concurrency  no limit", "", "fila throttles show api -o table")
+	b.want(0, "262144", "", "fila queues show orders -o plain | grep lua_memory")
+}
+
+// A configuration is checked as a start checks it, with its users.
+func TestTheConfigurationIsCheckedWithItsUsers(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	b.want(2, "", "acl.bad, line 1: user broken", "echo 'user broken on >x ~* +@nosuch' > acl.bad; fila config --auth.acl_file acl.bad")
+	b.want(2, "", "auth.acl_file: nowhere does not exist", "fila config --auth.acl_file nowhere")
+	b.want(2, "", "auth.users, line 1", "fila config --auth.users 'user x on +@nosuch'")
+	b.want(2, "", "server.listen_addr", "echo 'user default on nopass ~* +@all' > acl.open; fila config --auth.acl_file acl.open --server.listen_addr 0.0.0.0:5555")
+	b.want(0, "auth.acl_file", "", "echo 'user worker on >x ~* +@all' > acl.good; fila config --auth.acl_file acl.good")
+}
+
+// Queues are selected and sorted by the broker.
+func TestQueuesAreListedByWhatIsWrong(t *testing.T) {
+	b := serve(t, "--storage.engine", "memory")
+	for i, name := range []string{"a", "b", "c", "d"} {
+		b.do("FILA.QUEUE", "CREATE", name)
+		for range i {
+			b.do("FILA.ENQUEUE", name, "x")
+		}
+	}
+	b.do("FILA.QUEUE", "PAUSE", "a")
+	for line, want := range map[string]string{
+		"fila queues list":                                 "a b c d",
+		"fila queues list --all --limit 3":                 "a a.dlq b",
+		"fila queues list --trouble any --by trouble":      "d c b a",
+		"fila queues list --trouble no_consumer --by name": "b c d",
+		"fila queues list --by ready --reverse":            "a b c d",
+		"fila queues list --by ready --limit 2":            "d c",
+		"fila queues list --state paused":                  "a",
+	} {
+		out, _, code := b.typed(line + " | cut -f 1")
+		if got := strings.Join(strings.Fields(out), " "); got != want || code != 0 {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	b.want(1, "", "--trouble must be one of", "fila queues list --trouble nosuch")
 }

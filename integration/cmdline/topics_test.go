@@ -38,8 +38,8 @@ func TestQueuesAreBoundToTopicsAndPublishedTo(t *testing.T) {
 		t.Errorf("stored is %v", m)
 	}
 	b.want(0, "QUEUE    ID\nbilling  0", "", "fila publish order.placed one -o table")
-	b.want(0, "no queue has got it: it matches no binding of nosuch", "", "fila publish nosuch one -o table")
-	b.want(0, "[]\n", "", "fila publish nosuch one -o json")
+	b.want(3, "", "no queue is bound to nosuch, so nothing was stored", "fila publish nosuch one -o table")
+	b.want(3, "[]\n", "no queue is bound to nosuch", "fila publish nosuch one -o json")
 	b.want(0, "order.placed\t2\t2\t0\n", "", "fila topics list --match 'order*'")
 	b.want(3, "", "NOQUEUE", "fila topics bind order.placed nosuch")
 	b.want(1, "", "has a [ without its ]", "fila topics bind order.placed billing --header 'kind=[a'")

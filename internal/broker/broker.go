@@ -35,7 +35,7 @@ func reference() string { return compat.Markdown(commands.Describe(), commands.R
 
 // program is what the subcommands of the binary run.
 func program() cli.Program {
-	return cli.Program{Serve: serve, Check: check, Repair: repair, Restore: restore, Detach: detach, Recover: recoverNode, Commands: reference, RocksDB: rocks.Version()}
+	return cli.Program{Serve: serve, Users: checkUsers, Check: check, Repair: repair, Restore: restore, Detach: detach, Recover: recoverNode, Commands: reference, RocksDB: rocks.Version()}
 }
 
 // hangups returns a channel of SIGHUPs; nil if the process was started with SIGHUP ignored,

@@ -151,6 +151,15 @@ func serve(ctx context.Context, cfg cli.Config, log zerolog.Logger, reloads <-ch
 	return b.wait(ctx, h, reloads)
 }
 
+// checkUsers refuses users, or an address that others reach, as commands does at a start.
+func checkUsers(cfg cli.Config) error {
+	open, err := commands.CheckUsers(cfg.Auth.Password, cfg.Auth.Users, cfg.Auth.ACLFile)
+	if err == nil && open {
+		err = cfg.CheckOpen()
+	}
+	return err
+}
+
 // commands returns the handler of the commands.
 func (b *broker) commands(addr net.Addr, stop func()) (*commands.Handler, error) {
 	h, err := commands.New(b.commandsConfig(addr.String(), stop), b.deciding())
