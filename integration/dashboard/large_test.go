@@ -107,9 +107,7 @@ func TestManyQueuesAndKeysChangeNothingButTheNumberShown(t *testing.T) {
 	x.click("button", "First page")
 	x.fill("searchbox", "Filter by name", "-0999")
 	x.until("ten queues match", `() => document.querySelectorAll(".card tbody tr").length === 10`)
-	x.visit("#/?show=wrong")
-	x.click("button", "Look through all queues")
-	x.wait("looked at 10,000 of 10,000 queues")
+	x.visit("#/?show=paused")
 	x.find("link", last)
 	x.wantQuiet()
 }

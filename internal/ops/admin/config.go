@@ -30,10 +30,7 @@ const (
 	largeMax       = 4        // larger replies at once
 	channelsMax    = 64       // of one stream
 	liveQueues     = 100      // in figures of the broker
-	// Where few names match, so many are examined at a time, and in all, each second.
-	liveExamined    = 1000
-	liveExaminedMax = 20_000
-	liveKeys        = 20 // in figures of a queue
+	liveKeys       = 20       // in figures of a queue
 
 	headerTime  = 10 * time.Second // to send a header
 	bodyTime    = 10 * time.Second // to send a body
@@ -42,6 +39,7 @@ const (
 	commandTime = 5 * time.Minute  // of a command
 
 	liveEvery  = time.Second      // between two figures
+	liveGroups = 5 * time.Second  // between two looks at what is wrong with all queues
 	quietEvery = 15 * time.Second // between two signs of life of a quiet stream
 )
 

@@ -211,38 +211,37 @@ func options(query url.Values, names ...string) (words []string) {
 	return words
 }
 
-// brokerView shows the sums of all queues, and a page of those that the user may look at.
+// brokerView shows the sums of all queues, what is wrong with those that the user may look at, and a page of these.
 func brokerView(query url.Values) liveView {
+	words := append([]string{"FILA.FIGURES", "FOLD", "COUNT", strconv.Itoa(liveQueues)}, options(query, "match", "state", "trouble", "cursor")...)
+	by := "NAME"
+	if query.Has("by") {
+		by = query.Get("by")
+	}
+	words = append(words, "BY", by)
+	if query.Has("rev") {
+		words = append(words, "REV")
+	}
+	var groups any // of the last look that had the time for them
+	var grouped time.Time
 	return func(ctx context.Context, c *conn) (client.Map, error) {
 		stats, err := c.Do(ctx, "FILA.STATS")
 		if err != nil {
 			return nil, err
 		}
-		next, queues, err := pageOfQueues(ctx, c, query)
-		return client.Map{{Name: "stats", Value: stats}, {Name: "next", Value: next}, {Name: "queues", Value: queues}}, err
-	}
-}
-
-// pageOfQueues returns a page of queues. The broker examines so many of them for a page, whether
-// their names match or not: where few match, larger pages follow until there are enough.
-func pageOfQueues(ctx context.Context, c *conn, query url.Values) (next any, queues []any, err error) {
-	next = query.Get("cursor")
-	if !query.Has("cursor") {
-		next = "0"
-	}
-	count := liveQueues
-	for examined := 0; ; count = liveExamined {
-		words := append([]string{"FILA.FIGURES", "CURSOR", client.Text(next), "COUNT", strconv.Itoa(count)}, options(query, "match")...)
 		reply, err := c.Do(ctx, words...)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		var more []any
-		next, more = pageOf(reply)
-		queues = append(queues, more...)
-		if examined += count; client.Text(next) == "0" || len(queues) >= liveQueues/10 || examined >= liveExaminedMax {
-			return next, queues, nil
+		next, queues := pageOf(reply)
+		if time.Since(grouped) >= liveGroups {
+			if reply, err = c.Do(ctx, "FILA.FIGURES", "GROUP", "TROUBLE"); err != nil {
+				return nil, err
+			}
+			_, groups = pageOf(reply)
+			grouped = time.Now()
 		}
+		return client.Map{{Name: "stats", Value: stats}, {Name: "next", Value: next}, {Name: "queues", Value: queues}, {Name: "groups", Value: groups}}, nil
 	}
 }
 

@@ -165,10 +165,10 @@ export interface Column<T> {
 	hint?: string;
 }
 
-/** Table is a list of things. It is sorted within what is shown. Rows stay in their place while the table is pointed at or has the focus: live figures must not move what is about to be clicked. */
-export function Table<T>({ caption, columns, rows, id, sorted, onSort, empty }: {
+/** Table is a list of things. It is sorted within what is shown, or comes ordered. Rows stay in their place while the table is pointed at or has the focus: live figures must not move what is about to be clicked. */
+export function Table<T>({ caption, columns, rows, id, ordered, sorted, onSort, empty }: {
 	caption: string; columns: Column<T>[]; rows: T[]; id(row: T): string;
-	sorted?: string; onSort?(by: string): void; empty?: ComponentChildren;
+	ordered?: boolean; sorted?: string; onSort?(by: string): void; empty?: ComponentChildren;
 }) {
 	const [own, setOwn] = useState("");
 	const by = sorted ?? own;
@@ -176,7 +176,7 @@ export function Table<T>({ caption, columns, rows, id, sorted, onSort, empty }: 
 	const down = by.startsWith("-");
 	const column = columns.find((c) => c.name === by.replace(/^-/, ""));
 	const [held, hold] = useState<string[] | null>(null);
-	const sortedRows = column?.sort ? [...rows].sort((a, b) => order(column.sort!(a), column.sort!(b)) * (down ? -1 : 1)) : rows;
+	const sortedRows = column?.sort && !ordered ? [...rows].sort((a, b) => order(column.sort!(a), column.sort!(b)) * (down ? -1 : 1)) : rows;
 	const place = new Map(held?.map((name, i) => [name, i]));
 	const shown = held ? [...sortedRows].sort((a, b) => (place.get(id(a)) ?? held.length) - (place.get(id(b)) ?? held.length)) : sortedRows;
 	const keep = () => hold(shown.map(id));

@@ -16,9 +16,10 @@ import { Dead } from "./dead";
 import { KeyPage, Keys } from "./keys";
 import { Message } from "./message";
 import { Messages } from "./messages";
-import { Connection, troubles } from "./overview";
+import { Connection } from "./overview";
 import { Scripts } from "./scripts";
 import { Settings } from "./settings";
+import { deadPage, troubles } from "./troubles";
 import { QueueTopics } from "./topics";
 
 export function queueActions(queue: Bytes, q: Fields): Action[] {
@@ -93,7 +94,8 @@ export function headerWords(lines: string): string[] {
 	});
 }
 
-export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part: string }) {
+/** Queue shows a queue. A dead-letter queue opens on its dead letters. */
+export function Queue({ queue, route, part: asked }: { queue: Bytes; route: Route; part: string }) {
 	const name = text(queue);
 	useTitle(name);
 	const app = useApp();
@@ -118,15 +120,17 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 		return <Page title={name} crumbs={crumbs}>{live.why ? <Failure error={live.why} /> : <Loading />}</Page>;
 	}
 	const dlq = num(q.dead_letter) === 1;
+	const part = asked === "" ? (dlq ? "dead" : "keys") : asked;
 	const wrong = troubles(q);
 	const held = num(q.ready) + num(q.delayed) + num(q.leased) + num(q.dead);
 	const inPart = route.names[3];
 	const other = q.dlq !== null && q.dlq !== undefined ? bytes(q.dlq) : undefined;
 	const tabs: [string, string, ComponentChildren?][] = [
-		["Keys", to(["queues", queue])],
+		...(dlq ? [["Dead letters", to(["queues", queue])] as [string, string]] : []),
+		["Keys", to(["queues", queue, ...(dlq ? ["keys"] : [])])],
 		["Messages", to(["queues", queue, "messages"])],
 		["Consumers", to(["queues", queue, "consumers"])],
-		...(dlq || other !== undefined ? [["Dead letters", to(["queues", dlq ? queue : (other ?? ""), "dead"])] as [string, string]] : []),
+		...(other !== undefined ? [["Dead letters", to(["queues", other])] as [string, string]] : []),
 		["Topics", to(["queues", queue, "topics"])],
 		["Scripts", to(["queues", queue, "scripts"])],
 		["Settings", to(["queues", queue, "settings"])],
@@ -137,15 +141,17 @@ export function Queue({ queue, route, part }: { queue: Bytes; route: Route; part
 				<Connection state={live.state} />
 				{dlq && <Badge tone="quiet">dead-letter queue</Badge>}
 				{num(q.ordered) === 1 && <Badge tone="quiet" title="Of each fairness key, one message is out at a time.">ordered</Badge>}
-				{wrong.filter((t) => t.word !== "dead").map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.word}</Badge>)}
+				{wrong.filter((t) => t.word !== "dead").map((t) => <Badge key={t.word} tone={t.tone} title={t.why}>{t.label}</Badge>)}
 				{q.dlq !== null && !dlq && <>Dead letters go to <a href={to(["queues", bytes(q.dlq)])}>{text(q.dlq)}</a></>}
+				{q.dlq_of !== null && dlq && <>Dead letters of <a href={to(["queues", bytes(q.dlq_of)])}>{text(q.dlq_of)}</a></>}
 			</>
 		} actions={queueActions(queue, q).map((a) => <ActionButton key={a.label} action={a} />)}>
 			<QueueFigures q={q} dlq={dlq} />
-			{(part === "" || part === "keys") && <QueueCharts source={source} />}
+			{(part === "keys" || part === "dead") && <QueueCharts source={source} dlq={dlq} />}
+			{wrong.filter((t) => t.word !== "dead").map((t) => <p key={t.word} class="why-wrong"><strong>{t.label}:</strong> {t.why}</p>)}
 			<Tabs current={titleOf(part)} tabs={tabs} />
 			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} />)
-				: part === "dead" ? <Dead dlq={queue} route={route} total={held} />
+				: part === "dead" ? <Dead dlq={dlq || other === undefined ? queue : other} route={route} total={dlq ? held : num(q.dead_letters)} />
 				: part === "consumers" ? <Consumers queue={queue} q={q} />
 				: part === "topics" ? <QueueTopics queue={queue} />
 				: part === "scripts" ? <Scripts queue={queue} route={route} />
@@ -168,7 +174,8 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 			<Figures>
 				<Figure name="Ready" value={short(num(q.ready))} hint={count(num(q.ready))} />
 				<Figure name="Leased" value={num(q.leased) > 0 ? <a href={to(["queues", bytes(q.name), "messages"], { status: "leased" })}>{short(num(q.leased))}</a> : "0"} hint="Which messages, and who holds them" />
-				{(dlq || num(q.dead) > 0) && <Figure name="Dead" value={short(num(q.dead))} tone={num(q.dead) > 0 ? "bad" : undefined} />}
+				{dlq ? <Figure name="Dead" value={short(num(q.dead))} hint={count(num(q.dead))} tone={num(q.dead) > 0 ? "bad" : undefined} />
+					: num(q.dead_letters) > 0 && <Figure name="Dead" value={<a href={deadPage(q)}>{short(num(q.dead_letters))}</a>} tone="bad" hint="In its dead-letter queue" />}
 				<Figure name="Delayed" value={short(num(q.delayed))} />
 				<Figure name="Waiting" value={num(q.waiters) > 0 ? <a href={to(["queues", bytes(q.name), "consumers"])}>{short(num(q.waiters))}</a> : "0"} hint="Consumers that wait for messages" />
 				<Figure name="In" value={now("enqueued")} unit="/s" />
@@ -180,9 +187,16 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 	);
 }
 
-function QueueCharts({ source }: { source: string }) {
+function QueueCharts({ source, dlq }: { source: string; dlq: boolean }) {
 	const samples = recorded(source);
 	const level = (name: string) => levels(samples, name);
+	if (dlq) {
+		return (
+			<Charts times={samples.map((s) => s.at)} charts={[
+				{ title: "Dead letters", unit: "messages", series: [{ name: "dead", color: "--c3", values: level("dead") }] },
+			]} />
+		);
+	}
 	return (
 		<Charts times={samples.map((s) => s.at)} charts={[
 			{ title: "Messages per second", unit: "per second", series: [
