@@ -253,7 +253,7 @@ func redrive() Spec {
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
 			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
 			"FILA.STATS of the queue shows its progress, and STOP ends it. CAUSE moves only messages of a cause, such as that of a group of FILA.BROWSE GROUP ERROR, several CAUSE those of any of them; ERROR only those whose error matches, " +
-			"FROM only those that died in that queue.",
+			"FROM only those that died in that queue, and HEADER, PAYLOAD, SINCE and UNTIL those that a search of FILA.BROWSE finds with them; of dead messages the times are those of their death, so that UNTIL keeps out what dies meanwhile.",
 		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
 			"and those whose queue is missing, full or paused, or has another message with their UNIQUE id, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
 		Flags:  []string{"write"},
@@ -267,6 +267,10 @@ func redrive() Spec {
 			{Name: "pattern", Type: Pattern, Token: "ERROR", Optional: true},
 			{Name: "cause", Type: String, Token: "CAUSE", Optional: true, Multiple: true},
 			{Name: "origin", Type: String, Token: "FROM", Optional: true},
+			{Name: "header", Type: Block, Token: "HEADER", Optional: true, Args: []Arg{{Name: "name", Type: String}, {Name: "pattern", Type: Pattern}}},
+			{Name: "text", Type: String, Token: "PAYLOAD", Optional: true},
+			{Name: "ms", Type: Integer, Token: "SINCE", Optional: true},
+			{Name: "ms", Type: Integer, Token: "UNTIL", Optional: true},
 			{Name: "stop", Type: PureToken, Token: "STOP", Optional: true},
 		},
 		Examples: []Example{
@@ -294,12 +298,15 @@ func parseRedrive(_ *Session, in *input) (call, error) {
 	}
 	if !in.Has("stop") {
 		req := engine.Redrive{DLQ: in.Text("dlq"), Count: int(in.Integer("count", 0)), Key: in.Text("key"), To: in.Text("to"), Rate: int(in.Integer("rate", 0))}
-		if in.Has("error") || in.Has("cause") || in.Has("from") {
-			req.Filter = &engine.Filter{Error: in.Given("error"), Causes: in.Texts("cause"), Origin: string(in.Bytes("from"))}
+		if req.Filter = parseFilter(in); in.Has("from") {
+			if req.Filter == nil {
+				req.Filter = new(engine.Filter)
+			}
+			req.Filter.Origin = string(in.Bytes("from"))
 		}
 		return answerInt(func(tx *engine.Tx) (int, error) { return tx.Redrive(&req) }), nil
 	}
-	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "cause", "from"}, in.Has) {
+	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "cause", "from", "header", "payload", "since", "until"}, in.Has) {
 		return nil, command.Refuse("ERR", "STOP stands alone, usage: "+in.Cmd.UsageLine())
 	}
 	dlq := in.Text("dlq")

@@ -68,6 +68,8 @@ func numberedCommands() map[string]string {
 		"FILA.ENQUEUE CHARGE":           "FILA.ENQUEUE q x BUDGET b CHARGE #",
 		"FILA.REDRIVE COUNT":            "FILA.REDRIVE q.dlq COUNT #",
 		"FILA.REDRIVE RATE":             "FILA.REDRIVE q.dlq RATE #",
+		"FILA.REDRIVE SINCE":            "FILA.REDRIVE q.dlq SINCE #",
+		"FILA.REDRIVE UNTIL":            "FILA.REDRIVE q.dlq UNTIL #",
 		"FILA.RESCHEDULE ms":            "FILA.RESCHEDULE q $id #",
 		"FILA.SCRIPT TEST WEIGHT":       "FILA.SCRIPT TEST q ON_ENQUEUE WEIGHT #",
 		"FILA.SCRIPT TEST PAYLOADSIZE":  "FILA.SCRIPT TEST q ON_ENQUEUE PAYLOADSIZE #",

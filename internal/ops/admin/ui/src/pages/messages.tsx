@@ -10,8 +10,9 @@ import { ago, count, plural, size } from "../format";
 import { refine, to } from "../route";
 import type { Route } from "../route";
 import { Badge, Card, Code, Empty, Failure, Level, Table } from "../ui";
+import { Batch } from "./batch";
 import type { Column, Tone } from "../ui";
-import { bytes, maybe, num, page, pairs, raw, text } from "../value";
+import { bytes, key, maybe, num, page, pairs, raw, text } from "../value";
 
 const filters: Field[] = [
 	{ name: "status", label: "Status", kind: "select", options: [["", "any"], ["ready", "ready"], ["delayed", "delayed"], ["leased", "leased"], ["dead", "dead"], ["done", "done"]] },
@@ -151,12 +152,14 @@ export function Found({ hunt, total, onStop, onMore }: { hunt: Hunt; total: numb
 	);
 }
 
-export function Messages({ queue, route, total }: { queue: Bytes; route: Route; total: number }) {
+export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Route; total: number; dlq: boolean }) {
 	const app = useApp();
 	const why = app.may({ command: "FILA.BROWSE", queue, access: "consume" });
 	const asked = Object.fromEntries(filters.map((f) => [f.name, route.query.get(f.name) ?? ""]));
 	const [values, set] = useState<Values>({ ...initial(filters), ...asked });
 	const { hunt, go, stop } = useHunt();
+	const [found, search] = useState<Bytes[]>([]); // the search whose messages are shown
+	const [chosen, choose] = useState<Map<string, Bytes>>(new Map());
 	const words = searchWords(queue, values);
 	const wrongTime = ["since", "until"].find((side) => values[side] && Number.isNaN(moment(values[side])));
 	const start = (from?: Hunt) => {
@@ -164,6 +167,10 @@ export function Messages({ queue, route, total }: { queue: Bytes; route: Route; 
 			return;
 		}
 		refine(route, values);
+		search(words);
+		if (!from) {
+			choose(new Map());
+		}
 		void go(words, words.length > 2, from);
 	};
 	useEffect(() => {
@@ -194,10 +201,32 @@ export function Messages({ queue, route, total }: { queue: Bytes; route: Route; 
 				<>
 					<Found hunt={hunt} total={total} onStop={stop} onMore={() => start(hunt)} />
 					<Failure error={hunt.error} />
-					<Table caption="Messages" columns={messageColumns(queue, hunt.rows)} rows={hunt.rows} id={(m) => text(m.id)}
+					{!found.includes("DONE") && <Batch key={JSON.stringify(found)} queue={queue} search={found} some={hunt.rows.length > 0} picked={[...chosen.values()]} dlq={dlq} after={() => start()} />}
+					<Table caption="Messages" columns={[...(found.includes("DONE") ? [] : [pickColumn(chosen, choose)]), ...messageColumns(queue, hunt.rows)]} rows={hunt.rows} id={(m) => text(m.id)}
 						empty={hunt.running ? undefined : <Empty title={words.length === 2 ? "The queue is empty." : hunt.done ? "No message is like that." : "Nothing found so far."} />} />
 				</>
 			)}
 		</Card>
 	);
+}
+
+/** pickColumn is a box for each message, which chooses it. */
+function pickColumn(chosen: Map<string, Bytes>, choose: (change: (old: Map<string, Bytes>) => Map<string, Bytes>) => void): Column<Fields> {
+	return {
+		name: "Select", cell: (m) => {
+			const id = key(bytes(m.id));
+			return <input type="checkbox" aria-label={`Select ${text(m.id)}`} checked={chosen.has(id)} onChange={(e) => {
+				const on = e.currentTarget.checked;
+				choose((old) => {
+					const all = new Map(old);
+					if (on) {
+						all.set(id, bytes(m.id));
+					} else {
+						all.delete(id);
+					}
+					return all;
+				});
+			}} />;
+		},
+	};
 }

@@ -150,7 +150,7 @@ export function Queue({ queue, route, part: asked }: { queue: Bytes; route: Rout
 			{(part === "keys" || part === "dead") && <QueueCharts source={source} dlq={dlq} />}
 			{wrong.filter((t) => t.word !== "dead").map((t) => <p key={t.word} class="why-wrong"><strong>{t.label}:</strong> {t.why}</p>)}
 			<Tabs current={titleOf(part)} tabs={tabs} />
-			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} />)
+			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} dlq={dlq} />)
 				: part === "dead" ? <Dead dlq={dlq || other === undefined ? queue : other} route={route} total={dlq ? held : num(q.dead_letters)} />
 				: part === "consumers" ? <Consumers queue={queue} q={q} />
 				: part === "topics" ? <QueueTopics queue={queue} />
