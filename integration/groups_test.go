@@ -167,6 +167,7 @@ func TestGroupsAreDoneOnceUnderKills(t *testing.T) {
 type groupsUnderKills struct{ groups, members, kills int }
 
 func (x groupsUnderKills) run(t *testing.T) {
+	t.Helper()
 	b := kit.Serve(t)
 	c := kit.Connect(t, b.Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "in", "MAXATTEMPTS", 1, "VISIBILITY", 600_000)
