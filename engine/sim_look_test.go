@@ -23,6 +23,9 @@ type lookOracle struct {
 	walks    []*walk
 }
 
+// purged is the number of purges sent if all of them were answered; else one of them may come behind what is sent now.
+func (l *lookOracle) purged() int { return l.purges - len(l.purging) }
+
 // walk is a client's walk through a queue by FILA.BROWSE.
 type walk struct {
 	queue, cursor string

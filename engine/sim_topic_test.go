@@ -36,7 +36,7 @@ type topicOracle struct {
 // simPublish is a publish without an answer.
 type simPublish struct {
 	queues []string // that the turn chose
-	purges int      // sent before it
+	purges int      // answered before it
 }
 
 // tagOf returns the tag of a message by its payload and the queue that it is in.
@@ -135,7 +135,7 @@ func (s *sim) newPublish() *simPublished {
 		m.Throttles = []string{fmt.Sprintf("t%d", s.rng.IntN(3))}
 	}
 	m.Cost = uint32(s.rng.IntN(4))
-	p := &simPublished{req: req, paid: s.payFor(m), known: &simPublish{purges: s.oracle.look.purges}}
+	p := &simPublished{req: req, paid: s.payFor(m), known: &simPublish{purges: s.oracle.look.purged()}}
 	s.oracle.tags++
 	p.payload = fmt.Sprintf("*/%s/%d", key, s.oracle.tags)
 	m.Payload = []byte(p.payload)
@@ -259,7 +259,7 @@ func (s *sim) doPublish(tx *Tx, req *Publish) ([]Published, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.oracle.topics.open[string(req.Message.Payload)] = &simPublish{queues: []string{"a", "b"}, purges: s.oracle.look.purges}
+	s.oracle.topics.open[string(req.Message.Payload)] = &simPublish{queues: []string{"a", "b"}, purges: s.oracle.look.purged()}
 	if w := s.step.core.cut(); w != nil {
 		s.step.commit(w)
 	}
