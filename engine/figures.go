@@ -283,7 +283,7 @@ func (req *Figures) assess(c *core, q *queue) figures.Judged {
 // with that queue. Else it returns "".
 func (s *queueSet) folded(q *queue, may func(string) bool) string {
 	of := s.byDLQ[q.name]
-	if of == nil || of.Len() != 1 || may != nil && !(may(q.name) && may(of.Head().name)) {
+	if of == nil || of.Len() != 1 || may != nil && (!may(q.name) || !may(of.Head().name)) {
 		return ""
 	}
 	return of.Head().name

@@ -17,7 +17,7 @@ import (
 // listed asks for pages of figures until the last, and returns the names.
 func (w *world) listed(req Figures) (names []string) {
 	w.t.Helper()
-	for pages := 0; pages < 1000; pages++ {
+	for range 1000 {
 		one := req
 		task, page := figuresTask(&one)
 		w.finish(task)
@@ -142,7 +142,7 @@ func TestEachTroubleIsOfTheQueueThatHasIt(t *testing.T) {
 			x.make(w)
 			w.now = w.now.Add(time.Second)
 			got := w.allFigures()
-			want := append(x.others, x.trouble.String())
+			want := slices.Concat(x.others, []string{x.trouble.String()})
 			if words := troublesOf(got["q"]); !sameWords(words, want) {
 				t.Errorf("its troubles are %v, want %v; it is %s: %s", words, want, got["q"].State.State, got["q"].State.Reason)
 			}

@@ -54,6 +54,7 @@ func (q *Queue) value(of Column, j *Judged) int64 {
 	const digits = 1000 // of rates
 	n := q.byStatus(q.Dead)
 	switch of {
+	case ColumnName: // no number: the names decide
 	case ColumnTrouble:
 		return j.Troubles.rank(j.Dead + j.Ready)
 	case ColumnReady:

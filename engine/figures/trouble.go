@@ -76,9 +76,9 @@ func (s *TroubleSet) Stopped(f Facts) {
 }
 
 // All returns the troubles, the most urgent first.
-func (s TroubleSet) All() iter.Seq[Trouble] {
+func (s *TroubleSet) All() iter.Seq[Trouble] {
 	return func(yield func(Trouble) bool) {
-		for left := s; left != 0; left &= left - 1 {
+		for left := *s; left != 0; left &= left - 1 {
 			if !yield(Trouble(bits.TrailingZeros16(uint16(left)))) {
 				return
 			}
@@ -87,12 +87,12 @@ func (s TroubleSet) All() iter.Seq[Trouble] {
 }
 
 // rank orders queues by what is most urgent in them, and then by how many messages that concerns: the greatest first.
-func (s TroubleSet) rank(messages int64) int64 {
+func (s *TroubleSet) rank(messages int64) int64 {
 	const bitsOfMessages = 48
-	if s == 0 {
+	if *s == 0 {
 		return 0
 	}
-	return int64(Troubles-bits.TrailingZeros16(uint16(s)))<<bitsOfMessages | min(messages, 1<<bitsOfMessages-1)
+	return int64(Troubles-bits.TrailingZeros16(uint16(*s)))<<bitsOfMessages | min(messages, 1<<bitsOfMessages-1)
 }
 
 // Full reports whether a queue has room for less than a tenth of the messages that it may hold; 0: it has no limit.
