@@ -27,8 +27,8 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	// exitFound: something that was named is not there, `fila queues apply --dry-run` would
-	// change something, or `fila doctor` has findings.
+	// exitFound: something that was named is not there, `fila queues plan` would change
+	// something, or `fila doctor` has findings.
 	exitFound = 3
 )
 
@@ -143,7 +143,7 @@ terminal:
 	env := proc.env()
 	for _, cmd := range remote.Commands(env) {
 		if cmd.Name() == "queues" {
-			cmd.AddCommand(queuesApplyCommand(env))
+			cmd.AddCommand(queuesApplyCommand(env), queuesPlanCommand(env))
 		}
 		if cmd.Name() == "cluster" {
 			cmd.AddCommand(offlineClusterCommands(p)...)

@@ -18,5 +18,5 @@
 //	0  success, or stopped by a signal without errors
 //	1  failure: port in use, store locked, disk error
 //	2  usage error: unknown command, flag or setting, invalid value
-//	3  `fila queues apply --dry-run` found changes
+//	3  `fila queues plan` found changes
 package cli

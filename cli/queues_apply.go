@@ -17,7 +17,7 @@ import (
 // errChanges ends a dry run that has found changes. It is not printed, because the plan is.
 var errChanges = errors.New("there is something to change")
 
-// applyFlags are the options of `fila queues apply`.
+// applyFlags are the options of `fila queues apply` and `fila queues plan`.
 type applyFlags struct {
 	prune, force, dryRun bool
 	broker               *remote.Connection
@@ -36,23 +36,44 @@ file stay, unless --prune deletes them; one with messages inside only with --for
 Bindings to topics that are not in the file stay as well, unless --prune ends them,
 and throttles, unless the file has some and --prune deletes the others.
 
-With --dry-run nothing is changed, and the exit code is 3 if there is something to do.
+With --dry-run nothing is changed, as with fila queues plan.
 
 The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD.`,
-		Example: `  fila queues apply queues.toml --dry-run
+		Example: `  fila queues plan queues.toml
   fila queues apply queues.toml --url fila://deploy@10.0.0.7:5555 --prune`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return UsageError{Err: fmt.Errorf("%s takes one file, as in `%s queues.toml`", cmd.CommandPath(), cmd.CommandPath())}
-			}
-			return nil
-		},
 	}
+	f.of(cmd, env)
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
+	return cmd
+}
+
+func queuesPlanCommand(env *remote.Env) *cobra.Command {
+	f := applyFlags{dryRun: true}
+	cmd := &cobra.Command{
+		Use:   "plan FILE",
+		Short: "Say what fila queues apply would change, and change nothing",
+		Long: `Reads the [[queues]], [[topics]] and [[throttles]] of FILE (docs/how-to/queues.md), and prints
+what has to be done until the broker matches it. The exit code is 3 if that is anything.
+
+The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD.`,
+		Example: `  fila queues plan queues.toml --prune`,
+	}
+	f.of(cmd, env)
+	return cmd
+}
+
+// of gives a command that takes one file the options of both, and has it apply that file.
+func (f *applyFlags) of(cmd *cobra.Command, env *remote.Env) {
 	f.broker = remote.Connecting(cmd, env)
 	f.broker.NamedKey(cmd)
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "delete the queues that are not in the file, and end such bindings to topics; if it has throttles, the others too")
 	cmd.Flags().BoolVar(&f.force, "force", false, "with --prune: also queues with messages inside")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan and change nothing")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return UsageError{Err: fmt.Errorf("%s takes one file, as in `%s queues.toml`", cmd.CommandPath(), cmd.CommandPath())}
+		}
+		return nil
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		tables, err := loadTables(args[0])
 		if err == nil {
@@ -67,7 +88,6 @@ The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD
 		}
 		return f.apply(cmd.Context(), cmd.OutOrStdout(), string(definition))
 	}
-	return cmd
 }
 
 // apply prints the plan and, unless it is a dry run, applies it.

@@ -35,7 +35,7 @@ UTF-8 are escaped in ` + "`table` and `plain`" + `; in JSON, text that is not UT
 | 0 | done; an empty list too |
 | 1 | refused, or no broker answers |
 | 2 | asked wrongly: an unknown command or flag, a value that cannot be |
-| 3 | something that was named is not there, whichever command names it; ` + "`queues apply --dry-run`" + ` would change something; ` + "`doctor`" + ` has findings |
+| 3 | something that was named is not there, whichever command names it; ` + "`queues plan`" + ` would change something; ` + "`doctor`" + ` has findings |
 
 A list may be empty, and a queue may have no messages: that is 0. What an argument names is there or not: a queue, a message, a hook,
 a version of a hook, a throttle, the hold of a throttle, a topic, a subject with signals, a fairness key with messages or settings.

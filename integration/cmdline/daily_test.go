@@ -109,7 +109,7 @@ func TestExportedQueuesAreAppliedAsTheyAre(t *testing.T) {
 	b.do("FILA.THROTTLE", "SET", "crm", "CONCURRENCY", "50", "ADAPTIVE", "MIN", "2")
 	b.want(0, "", "", "fila throttles hold held 1h")
 	b.want(0, "", "", "fila queues export --scripts hooks > queues.toml")
-	b.want(0, "nothing to do", "", "fila queues apply queues.toml --dry-run")
+	b.want(0, "nothing to do", "", "fila queues plan queues.toml")
 	if source, err := os.ReadFile(filepath.Join(b.dir, "hooks", "orders.on_enqueue.lua")); err != nil || string(source) != hookSource {
 		t.Errorf("%q, %v", source, err)
 	}

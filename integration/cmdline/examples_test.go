@@ -150,7 +150,7 @@ func TestEveryExampleWorks(t *testing.T) {
 				continue
 			}
 			_, stderr, code := b.typed("set -o pipefail; " + typed)
-			found := strings.Contains(typed, "--dry-run") || name == "fila doctor"
+			found := strings.Contains(typed, "queues plan") || name == "fila doctor"
 			if wanted := map[bool]int{true: 3}[found]; code != wanted {
 				t.Errorf("%s: exit code %d, said %s", typed, code, stderr)
 			}
