@@ -113,23 +113,24 @@ func lookError(err error, what string) error {
 // prior is what a queue has of the ids of a request.
 type prior struct {
 	known ID                 // the message that answers the request in place of a new one; zero: none
-	owner storage.DedupEntry // of the message whose place the request may take; its ID is zero: none
+	owner storage.DedupEntry // of the message whose place or id the request may take; its ID is zero: none
 	lent  *message           // that has lent the unique id, see owner
 }
 
 // earlier returns what a queue has of the ids of a request. The owner of its unique id answers it, or
 // else the message that was enqueued with its deduplication id within the queue's window. With REPLACE
-// the deduplication id is asked first, so that a request which is sent again replaces nothing newer.
+// the deduplication id is asked first, so that a request which is sent again replaces nothing newer. While the queue
+// perhaps has members of cancelled groups, the owner has to be looked at without REPLACE, too (findOwner).
 // ErrWouldBlock means that the look-ups have to be repeated; ErrInvalid that the queue has no
 // deduplication window.
 func (c *core) earlier(q *queue, req *Enqueue) (p prior, err error) {
 	if p.owner, p.lent, err = c.owner(q, req.Unique, req.looks.unique); err != nil {
 		return prior{}, err
 	}
-	if !req.Replace {
+	if !req.Replace && !c.groups.sweeping(q) {
 		p.known, p.owner = p.owner.ID, storage.DedupEntry{}
 	}
-	if p.known == (ID{}) {
+	if p.known == (ID{}) && (req.Replace || p.owner.ID == (ID{})) {
 		p.known, err = c.repeated(q, req)
 	}
 	return p, err

@@ -233,7 +233,8 @@ type admission struct {
 	known            ID            // the message that answers the request, see earlier; zero: store a new one
 	kept             bool          // known has the unique id and is not replaced
 	replaces         *foundMessage // whose place the message takes; nil: it is a new one
-	is               status        // of replaces: ready or delayed
+	cancelled        *foundMessage // that has the unique id, and is removed: its group is cancelled; nil: none
+	is               status        // of replaces or cancelled: ready or delayed
 	lent             *message      // that has lent the unique id, see owner; nil: none has
 	readyAt, expires int64         // see times
 	group            *group.Group  // that it joins; nil: none
@@ -254,18 +255,9 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	if err := q.checkOrder(req); err != nil {
 		return admission{}, err
 	}
-	p, err := c.earlier(q, req)
-	switch {
-	case err == ErrWouldBlock && !tx.atomic: //nolint:errorlint // a signal, never wrapped
-		return admission{}, tx.awaitRead(req.lookAgain(&c.out))
-	case err != nil:
+	a := admission{queue: q}
+	if err := a.askIDs(tx, req); err != nil {
 		return admission{}, err
-	}
-	a := admission{queue: q, known: p.known, lent: p.lent}
-	if p.known == (ID{}) && p.owner.ID != (ID{}) {
-		if err := tx.findOwner(&a, req, &p.owner); err != nil {
-			return admission{}, err
-		}
 	}
 	if a.known != (ID{}) {
 		return a, nil
@@ -286,6 +278,31 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 	}
 	err = c.times(&a, req)
 	return a, err
+}
+
+// askIDs decides whether a message of the queue answers the request, or is replaced or removed by it.
+func (a *admission) askIDs(tx *Tx, req *Enqueue) error {
+	c := tx.core
+	p, err := c.earlier(a.queue, req)
+	if err != nil {
+		return req.lookedUp(tx, err)
+	}
+	if a.known, a.lent = p.known, p.lent; p.known != (ID{}) || p.owner.ID == (ID{}) {
+		return nil
+	}
+	if err := tx.findOwner(a, req, &p.owner); err != nil || a.known != (ID{}) || req.Replace {
+		return err
+	}
+	a.known, err = c.repeated(a.queue, req)
+	return req.lookedUp(tx, err)
+}
+
+// lookedUp returns the error of the look-ups of a request. It has them repeated where that is necessary.
+func (req *Enqueue) lookedUp(tx *Tx, err error) error {
+	if err == ErrWouldBlock && !tx.atomic { //nolint:errorlint // a signal, never wrapped
+		return tx.awaitRead(req.lookAgain(&tx.core.out))
+	}
+	return err
 }
 
 // checkRoom returns an error if the queue has no room for a new message. One that takes the place of
@@ -320,6 +337,9 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 			r.ttl = time.Duration(a.expires - c.now)
 		}
 		c.reportRejected(r)
+	}
+	if a.cancelled != nil {
+		a.removeOwner(c)
 	}
 	k := c.keyWithHash(q, req.Key, req.hash)
 	if req.ExpiresAt = a.expires; a.group != nil {

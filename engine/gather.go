@@ -173,7 +173,7 @@ func checkBatch(set *queueset.Values) error {
 // explainGathering says what a key in the state gathering waits for.
 func (k *fairKey) explainGathering(i *KeyInfo) {
 	i.ReadyAt = unix(k.gathersUntil)
-	i.Reason = fmt.Sprintf("it has %d of %d messages of a batch, and waits for more until %s", k.readyCount(), k.queue.batch(), i.ReadyAt.UTC().Format(time.RFC3339Nano))
+	i.Reason = fmt.Sprintf("it has %d of %d messages of a batch, and waits for more until %s", k.readyCount(), k.queue.batch(), i.ReadyAt.UTC().Truncate(time.Millisecond).Format(time.RFC3339Nano))
 }
 
 // checkGathering verifies that a key gathers if and only if its queue has a BATCH, it has fewer ready messages and its time

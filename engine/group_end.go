@@ -182,6 +182,9 @@ func (t *groupTable) cancels(m *message) bool {
 	return m.ties != nil && m.ties.member != 0 && !m.ties.died && t.Cancels(m.ties.member)
 }
 
+// sweeping reports whether a queue may have members of cancelled groups that are not leased. Their unique ids are free.
+func (t *groupTable) sweeping(q *queue) bool { return t.sweeps[q.no] != nil }
+
 // cancelMember removes a message that is in no structure, since its group is cancelled.
 func (t *groupTable) cancelMember(c *core, m *message) {
 	m.key.queue.figures.Count(figures.Cancelled, 1)

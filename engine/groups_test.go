@@ -382,6 +382,60 @@ func TestACancelledGroupIsRemovedFromADeepQueue(t *testing.T) {
 	}
 }
 
+// An enqueue never takes the id or the place of a member of a cancelled group, wherever that is.
+func TestAMemberOfACancelledGroupGivesItsUniqueIDUp(t *testing.T) {
+	for name, change := range map[string]func(*Enqueue){
+		"unique":  func(*Enqueue) {},
+		"replace": func(req *Enqueue) { req.Replace = true },
+		"dedup":   func(req *Enqueue) { req.Dedup = "once" },
+	} {
+		for _, window := range []int{4, 1 << 10} { // the member is on disk only, or in memory
+			for _, delay := range []time.Duration{0, time.Hour} {
+				t.Run(fmt.Sprint(name, window, delay), func(t *testing.T) {
+					w := openWorld(t, storage.NewMemory(), time.Unix(1_700_000_000, 0), func(c *Config) { c.Window = window })
+					w.queue("in", QueueOptions{Given: queueset.Given{queueset.DedupWindow: 60_000}})
+					w.queue("out", QueueOptions{})
+					w.openGroup("g", nil)
+					for range 50 {
+						w.enqueue("in", "", "x")
+					}
+					member := func(group string) ID {
+						t.Helper()
+						id, err := w.join("in", group, func(req *Enqueue) {
+							if req.Unique, req.Delay = "u", delay; group == "" {
+								change(req)
+							}
+						})
+						if err != nil {
+							t.Fatal(err)
+						}
+						return id
+					}
+					was := member("g")
+					w.core.groups.sweepAt = never
+					w.cancelGroup("g")
+					is := member("")
+					if is == was {
+						t.Fatal("an enqueue is answered with a message that is cancelled")
+					}
+					if again := member(""); again != is {
+						t.Errorf("the same once more is %s, want %s", again, is)
+					}
+					w.core.groups.sweepAt = 0
+					w.Advance(time.Second)
+					w.wantGroup("g", "cancelled 0 0 0 1")
+					if n := w.counts("in"); n.Ready+n.Delayed != 51 {
+						t.Errorf("%d messages are ready and %d delayed, want 51", n.Ready, n.Delayed)
+					}
+					if err := w.Check(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
 func TestAGroupExpires(t *testing.T) {
 	store := storage.NewMemory()
 	w := groupWorld(t, store)

@@ -14,6 +14,7 @@ import (
 //	ready or delayed, never failed            replaced: the record, due time, expiry and body are those of
 //	                                          the request; id, key, position, delivery number stay
 //	leased, retrying, or failed before        its id answers, and nothing changes
+//	ready or delayed, its group is cancelled  it is removed, with or without REPLACE: a new message
 //
 // The position of a message is its id, so the new record is put under the key of the old one, in one
 // batch with all that follows from it. From then on the message is removed by a Delete in place of a
@@ -34,11 +35,11 @@ func (tx *Tx) readOwner(req *Enqueue, id ID) error {
 	return tx.preflightLookup(req.Queue, &req.owner, []ID{id}, false)
 }
 
-// findOwner decides what becomes of a request whose unique id has an owner: it sets known or replaces.
+// findOwner decides what becomes of a request whose unique id has an owner: it sets known, replaces or cancelled.
 // It returns ErrWouldBlock while the owner is read.
 func (tx *Tx) findOwner(a *admission, req *Enqueue, e *storage.DedupEntry) error {
 	c, q := tx.core, a.queue
-	a.known, a.kept = e.ID, true
+	a.known, a.kept = e.ID, req.Replace
 	if c.leasedIn(q, e.ID) != nil {
 		return nil
 	}
@@ -63,7 +64,10 @@ func (tx *Tx) findOwner(a *admission, req *Enqueue, e *storage.DedupEntry) error
 		}
 		a.is = c.locate(&l.changeLog, f)
 	}
-	if (a.is == ready || a.is == delayed) && f.m.attempt == 1 && f.m.failed() == nil {
+	switch waits := a.is == ready || a.is == delayed; {
+	case waits && c.groups.cancels(f.m):
+		a.known, a.kept, a.cancelled = ID{}, false, f
+	case waits && req.Replace && f.m.attempt == 1 && f.m.failed() == nil:
 		a.known, a.kept, a.replaces = ID{}, false, f
 	}
 	return nil
@@ -106,6 +110,9 @@ func (c *core) noLater(a *admission, req *Enqueue, at int64) int64 {
 	}
 	return min(at, first+int64(req.MaxDelay))
 }
+
+// removeOwner removes the member of a cancelled group that has the unique id of an admitted request.
+func (a *admission) removeOwner(c *core) { c.groups.cancelMember(c, c.takeOut(a.cancelled, a.is)) }
 
 // replace stores the message of an admitted request in the place of another one.
 func (c *core) replace(req *Enqueue, a *admission, body *sharedBody) *message {

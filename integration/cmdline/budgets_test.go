@@ -26,7 +26,7 @@ func TestBudgetsAreMovedAndShownOnTheCommandLine(t *testing.T) {
 	b.do("FILA.LEASE", "llm", "COUNT", "2")
 	b.want(0, "acme\t900\t80\t820\t1\t1901\t1001\t200\t\t\t\n", "", "fila budgets list --match 'ac*'")
 	b.want(0, "NAME  BALANCE  RESERVED  AVAILABLE  WAITING", "", "fila budgets list -o table")
-	b.want(0, "Budget \"acme\" has 820 credits available, the next message takes 880.\nstate       no_credit\n", "", "fila explain llm --key acme -o table")
+	b.want(0, "Budget \"acme\" has 820 credits available, the next message takes 880.\nstate      no_credit\n", "", "fila explain llm --key acme -o table")
 	var shown map[string]any
 	if err := json.Unmarshal([]byte(b.want(0, "", "", "fila budgets show plan -o json")), &shown); err != nil || shown["reserved"] != 80.0 || shown["every"] != "@monthly" || shown["zone"] != "Europe/Berlin" {
 		t.Errorf("%v, %v", shown, err)

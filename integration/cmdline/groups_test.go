@@ -64,7 +64,7 @@ func TestGroupsAreListedAndCancelledOnTheCommandLine(t *testing.T) {
 	b.want(0, "import-0\nimport-1\n", "only the first 2 are shown; --limit 0 shows all", "fila groups list --limit 2 | cut -f 1")
 	b.want(0, "1\n", "", "fila groups open outer pages 'all done' --when done --expire 1h")
 	b.want(0, "1\n", "", "fila groups open inner pages done --group outer")
-	id := strings.TrimSpace(b.want(0, "", "", "fila publish pages x --group outer -o plain; fila enqueue pages x --group outer"))
+	id := strings.TrimSpace(b.want(0, "", "no queue is bound to pages", "fila publish pages x --group outer -o plain; fila enqueue pages x --group outer"))
 	b.want(0, "cancelled outer\n", "", "fila groups cancel outer -y -o table")
 	b.want(0, `"state":"cancelled","members":2,`, "", "fila groups show outer -o jsonl")
 	b.want(3, "", "pages has no message "+id, "until ! fila get pages "+id+" > log 2>&1; do :; done; fila get pages "+id)
