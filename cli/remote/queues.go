@@ -16,15 +16,7 @@ func queueRows() []row {
 well. Troubles are why an operator should look at a queue, the most urgent first.`,
 			wire: "FILA.FIGURES", run: (*call).listQueues,
 			columns: "name ready delayed leased dead_letters keys waiters paused_in paused_out dlq state troubles reason", none: "no such queues",
-			options: []option{
-				{"match", "MATCH", text, "only names that match a `pattern`, such as 'ord*'"},
-				{"state", "STATE", text, "only queues in a `state`, such as throttled"},
-				{"trouble", "TROUBLE", text, "only queues that have a `trouble`, such as no_consumer; any: whichever"},
-				{"by", "BY", text, "sort by a `column`, the greatest first: trouble, ready, leased, delayed, dead, age, in, out, wait, keys, waiters, dropped; name is the default"},
-				{"reverse", "REV", yes, "the other way round; with --by"},
-				{"all", "", yes, "also dead-letter queues that are shown with their queues"},
-				limit(),
-			},
+			options:  listOptions(),
 			examples: []string{"fila queues list --trouble any --by trouble --limit 20", "fila queues list --match 'ord*' -o json"},
 		},
 		{
@@ -81,6 +73,19 @@ file leaves them as they are.`,
 			options:  []option{{"scripts", "", text, "write the hooks into this `directory`"}},
 			examples: []string{"fila queues export > queues.toml", "fila queues export orders --scripts hooks"},
 		},
+	}
+}
+
+// listOptions select and sort queues.
+func listOptions() []option {
+	return []option{
+		{"match", "MATCH", text, "only names that match a `pattern`, such as 'ord*'"},
+		{"state", "STATE", text, "only queues in a `state`, such as throttled"},
+		{"trouble", "TROUBLE", text, "only queues that have a `trouble`, such as no_consumer; any: whichever"},
+		{"by", "BY", text, "sort by a `column`, the greatest first: trouble, ready, leased, delayed, dead, age, in, out, wait, keys, waiters, dropped; name is the default"},
+		{"reverse", "REV", yes, "the other way round; with --by"},
+		{"all", "", yes, "also dead-letter queues that are shown with their queues"},
+		limit(),
 	}
 }
 
