@@ -56,7 +56,8 @@ func queuesPlanCommand(env *remote.Env) *cobra.Command {
 what has to be done until the broker matches it. The exit code is 3 if that is anything.
 
 The password, if there is one, is taken from the URL or from FILA_AUTH__PASSWORD.`,
-		Example: `  fila queues plan queues.toml --prune`,
+		Example: `  fila queues plan queues.toml
+  fila queues plan queues.toml --prune`,
 	}
 	f.of(cmd, env)
 	return cmd

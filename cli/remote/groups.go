@@ -42,7 +42,7 @@ group of that name, which stays as it is.
 retried.`,
 			wire: "FILA.GROUP CANCEL", shape: count, done: "cancelled $GROUP", missing: "$GROUP has ended already",
 			ask:      "Cancel the group $GROUP with all of its members?",
-			examples: []string{"fila groups cancel import-7 --yes", "fila groups cancel import-8 -y -o json"},
+			examples: []string{"fila groups cancel import-8 --yes", "fila groups cancel import-9 -y -o json"},
 		},
 	}
 }

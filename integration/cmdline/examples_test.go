@@ -82,7 +82,10 @@ func (b *broker) furnish() string {
 		{"FILA.TOPIC", "BIND", "order.placed", "thumbnails"},
 		{"FILA.SIGNAL", "ADD", "provider:x", "refused"},
 		{"FILA.SIGNAL", "ADD", "tenant-1", "failed"},
+		{"FILA.SIGNAL", "ADD", "tenant-1", "pages"},
 		{"FILA.GROUP", "OPEN", "import-7", "mails", "summary"},
+		{"FILA.GROUP", "OPEN", "import-8", "mails", "summary"},
+		{"FILA.GROUP", "OPEN", "import-9", "mails", "summary"},
 		{"FILA.GROUP", "OPEN", "import-8", "mails", "summary"},
 	} {
 		b.do(words...)
@@ -168,6 +171,9 @@ func (b *broker) enough(name string) {
 	}
 	if name == "fila queues delete" {
 		b.do("FILA.CRON", "DEL", "morning")
+	}
+	if name == "fila throttles release" {
+		b.do("FILA.THROTTLE", "HOLD", "provider:x", "60000")
 	}
 }
 
