@@ -10,7 +10,7 @@ import (
 
 // callWork is what a call has cost.
 type callWork struct {
-	units, most int           // of all of its turns, of the largest turn
+	units, most int           // of all of its turns in the run with the fewest, of the largest turn
 	took        time.Duration // the shortest of several runs
 }
 
@@ -35,9 +35,10 @@ func (w *world) workOf(age time.Duration, call func() func(tx *Tx) error) (k cal
 		if task.Err() != nil {
 			w.t.Fatal(task.Err())
 		}
-		if k.units == 0 || took < k.took {
+		if k.units == 0 {
 			k.units, k.took = units, took
 		}
+		k.units, k.took = min(k.units, units), min(k.took, took)
 	}
 	return k
 }

@@ -65,6 +65,7 @@ func (s *script) Kind() hook.Kind            { return s.kind }
 func (s *script) Source() string             { return s.source }
 func (s *script) Version() string            { return s.source }
 func (s *script) Stats(time.Time) hook.Stats { return s.stats }
+func (s *script) Failing() bool              { return false }
 
 // call is a call of the engine that is a function.
 type call func(tx *engine.Tx) error
