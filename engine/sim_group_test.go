@@ -25,7 +25,8 @@ import (
 //   - The message of a group has one id, whatever happened, and a group that is done has one.
 //
 // So a crash behind any commit would find that. Beside it the oracle knows what clients were answered: no member of a
-// group is delivered once its cancel was answered, and a group counts as done what was acked.
+// group is delivered once its cancel was answered, nor answers an enqueue with its unique id unless it is leased, and a
+// group counts as done what was acked.
 
 var groupSeeds = flag.Int("groupseeds", 400, "seeds that the simulation of groups runs")
 
@@ -41,6 +42,7 @@ const (
 	memberOfPurgedLost
 	countNotWritten
 	cancelledDelivered
+	cancelledAnswers
 )
 
 func TestSimulationOfGroups(t *testing.T) {
@@ -68,6 +70,7 @@ func TestSimulationOfGroupsFindsPlantedFaults(t *testing.T) {
 		groupForgottenAtDeath: "no message when the last member dies", groupForgottenAtPurge: "no message when the last member is purged",
 		memberTwiceByRedrive: "a member counted twice by redrive", memberOfPurgedLost: "members of a purged queue stay pending",
 		countNotWritten: "a count that is not written", cancelledDelivered: "a member delivered after the cancel",
+		cancelledAnswers: "an enqueue answered with a member that is cancelled",
 	} {
 		t.Run(name, func(t *testing.T) {
 			findFault(t, 200, 1, func(seed uint64) error { return newGroupSim(t, seed, fault).run() })
@@ -107,9 +110,10 @@ type groupSim struct {
 	names     map[uint64]string      // of groups
 	seen      map[uint64]map[ID]bool // members of each group that the store has had
 	inner     map[uint64]map[uint64]bool
-	dead      map[ID]bool   // members that have been dead
-	of        map[ID]string // group of a member, as was answered
-	stored    map[ID]string // the same, as the store has had it
+	dead      map[ID]bool          // members that have been dead
+	of        map[ID]string        // group of a member, as was answered
+	stored    map[ID]string        // the same, as the store has had it
+	unique    map[string][2]string // queue and unique id of a member of each group
 	cancelled map[string]bool
 	acked     map[string]int // members of a group whose ack was answered
 	unsure    map[string]int // acks that were not
@@ -204,7 +208,7 @@ func newGroupSim(t *testing.T, seed uint64, fault groupFault) *groupSim {
 	s := &groupSim{
 		t: t, rng: rng, fault: fault, cfg: DefaultConfig(), made: map[string]ID{}, names: map[uint64]string{}, seen: map[uint64]map[ID]bool{},
 		inner: map[uint64]map[uint64]bool{}, dead: map[ID]bool{}, of: map[ID]string{}, stored: map[ID]string{}, cancelled: map[string]bool{}, acked: map[string]int{},
-		unsure: map[string]int{}, ended: map[string]storage.GroupEnd{},
+		unsure: map[string]int{}, ended: map[string]storage.GroupEnd{}, unique: map[string][2]string{},
 	}
 	s.cfg.Seed, s.cfg.Window, s.cfg.WindowTotal, s.cfg.DueWindow, s.cfg.BodyBytes = seed, 2+rng.IntN(5), 8+rng.IntN(20), 2+rng.IntN(5), int64(rng.IntN(500))
 	s.cfg.LeaseWriteDelay = []time.Duration{0, 5 * time.Millisecond}[rng.IntN(2)]
@@ -407,6 +411,9 @@ func (s *groupSim) join() {
 	})
 	if err == nil && !known && req.Group != "" {
 		s.of[id] = req.Group
+		if req.Unique != "" {
+			s.unique[req.Group] = [2]string{req.Queue, req.Unique}
+		}
 	}
 	if err == nil && req.Replace && known {
 		s.tally.replaced++
@@ -439,7 +446,8 @@ func (s *groupSim) cancel() {
 		}
 		return
 	}
-	var ds []*Delivery // of a lease in the same transaction, before a sweep has begun
+	// In the same transaction no sweep has begun yet.
+	var ds []*Delivery
 	lease := &LeaseRequest{Queues: []string{s.queue()}, Count: 3, Block: -1}
 	calls := []Call{
 		&groupPreflight{req.Preflight, cancel},
@@ -451,10 +459,43 @@ func (s *groupSim) cancel() {
 			return err
 		}},
 	}
+	answer := func() {}
+	if of, is := s.unique[name]; is && s.rng.IntN(2) == 0 {
+		calls[1], answer = s.takeUnique(of[0], of[1])
+	}
 	errs := make([]error, len(calls))
-	if err := s.call(func(tx *Tx) error { return tx.Exec(calls, errs) }); err == nil && errors.Join(errs...) == nil {
+	if err := s.call(func(tx *Tx) error { return tx.Exec(calls, errs) }); err == nil && errs[0] == nil {
 		s.cancelled[name] = s.cancelled[name] || did
-		s.got(ds)
+		if errs[1] == nil {
+			answer()
+			s.got(ds)
+		}
+	}
+}
+
+// takeUnique returns an enqueue that names a unique id, and what judges its answer.
+func (s *groupSim) takeUnique(queue, unique string) (call Call, answer func()) {
+	req := &Enqueue{Queue: queue, Key: fmt.Sprint("k", s.rng.IntN(3)), Payload: []byte("other")}
+	req.Unique = unique
+	if err := s.step.Prepare(req); err != nil {
+		s.fail("prepare: %w", err)
+	}
+	var id ID
+	known, leased := false, false
+	call = &simEnqueue{req, func(tx *Tx) (err error) {
+		if t := &tx.core.groups; s.fault == cancelledAnswers {
+			defer func(sweeps map[uint32]*groupSweep) { t.sweeps = sweeps }(t.sweeps)
+			t.sweeps = nil
+		}
+		before := tx.core.ids.last
+		id, err = tx.Enqueue(req)
+		known, leased = tx.core.ids.last == before, tx.core.leases.byID[id] != nil
+		return err
+	}}
+	return call, func() {
+		if name := s.stored[id]; known && !leased && s.cancelled[name] && !s.dead[id] {
+			s.fail("an enqueue is answered with %s, a member of the group %s, which is cancelled", id, name)
+		}
 	}
 }
 
