@@ -63,7 +63,7 @@ type Figures struct {
 	// Sum, if it is not nil, returns true for the queues that are added to the Sum of the page
 	// instead of being listed. A sum has histograms whatever Durations says.
 	Sum func(string) bool
-	// May reports whether the one who asks may look at a queue, beside those that match; nil: at all.
+	// May reports whether the user of the request may look at a queue, whether Match selects it or not; nil: at all of them.
 	May func(string) bool
 	// Fold leaves out dead-letter queues whose messages are shown with the one queue in which they died (Judged.Dead).
 	Fold     bool
@@ -279,7 +279,7 @@ func (req *Figures) assess(c *core, q *queue) figures.Judged {
 	return j
 }
 
-// folded returns the only queue whose dead messages a queue takes, if the one who asks may look at both: they are shown
+// folded returns the only queue whose dead messages a queue takes, if the user may look at both: they are shown
 // with that queue. Else it returns "".
 func (s *queueSet) folded(q *queue, may func(string) bool) string {
 	of := s.byDLQ[q.name]

@@ -86,7 +86,7 @@ func (l *Log[D]) entry(id storage.ID) *entry[D] {
 	return e
 }
 
-// Gone records that a message was removed from the queue. If it comes back, it is another one to those who read before.
+// Gone records that a message was removed from the queue. If it comes back, earlier readers treat it as another one.
 func (l *Log[D]) Gone(id storage.ID) {
 	if l.readers > 0 {
 		*l.entry(id) = entry[D]{gone: l.seq}

@@ -58,7 +58,7 @@ func TestALogIsBounded(t *testing.T) {
 	}
 	l.Change(id(Max))
 	if !l.Complete(first) {
-		t.Error("entries are dropped while nobody else reads")
+		t.Error("entries are dropped although no reader was added")
 	}
 	third := l.Open()
 	if d, _ := l.Since(id(0), third); d != nil || l.Complete(first) || !l.Complete(third) {

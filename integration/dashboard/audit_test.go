@@ -6,7 +6,7 @@ import (
 	"github.com/faisca/fila/internal/testkit"
 )
 
-// The audit log shows who has changed what, from where, and the setting before and after, to those that have the right.
+// The audit log shows the user, the address and the setting before and after of each change. Users without the right do not see the page.
 func TestTheAuditLogIsShownToThoseWithTheRight(t *testing.T) {
 	testkit.AtLength(t)
 	t.Parallel()
