@@ -251,14 +251,12 @@ func TestADataDirectoryIsMadeOrRefused(t *testing.T) {
 	}
 }
 
+// copyFile copies a program by a process of its own: a child that another test starts meanwhile would inherit the open file
+// of this one, and a program that is open to be written cannot be executed.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(to, data, 0o755); err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(t.Context(), "cp", from, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 
