@@ -154,6 +154,15 @@ func (x *tab) settle() {
 	x.until("the page is there", `() => document.readyState === "complete" && !!document.querySelector("h1, .login") && ![...document.querySelectorAll("[role=status]")].some((e) => /^Loading/.test(e.textContent))`)
 }
 
+// rows waits until the table of that caption has so many rows.
+func (x *tab) rows(caption string, n int) {
+	x.t.Helper()
+	x.until(fmt.Sprintf("%q has %d rows", caption, n), `(caption, n) => {
+		const table = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === caption);
+		return table?.tBodies[0].rows.length === n;
+	}`, caption, n)
+}
+
 // until waits for a JavaScript function to return true.
 func (x *tab) until(what, js string, args ...any) {
 	x.t.Helper()

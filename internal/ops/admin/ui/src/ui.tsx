@@ -162,6 +162,7 @@ export interface Column<T> {
 	head?: boolean;
 	wide?: boolean;
 	broad?: boolean;
+	room?: boolean; // it has what the others leave, and what is longer is cut
 	hint?: string;
 }
 
@@ -219,7 +220,7 @@ export function Table<T>({ caption, columns, rows, id, ordered, sorted, onSort, 
 }
 
 function classOf<T>(c: Column<T>): string {
-	return [c.right && "right", c.wide && "wide", c.broad && "broad"].filter(Boolean).join(" ");
+	return [c.right && "right", c.wide && "wide", c.broad && "broad", c.room && "room"].filter(Boolean).join(" ");
 }
 
 function order(a: number | string, b: number | string): number {

@@ -85,7 +85,7 @@ export function messageColumns(queue: Bytes, rows: Fields[]): Column<Fields>[] {
 		{ name: "Message", head: true, cell: (m) => <a href={to(["queues", queue, "messages", bytes(m.id)])} title={text(m.id)}><Code>{shortID(text(m.id))}</Code></a> },
 		{ name: "Status", sort: (m) => text(m.status), cell: (m) => <Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge> },
 		{ name: "Key", sort: (m) => text(m.key), cell: (m) => <span class="clip" title={text(m.key)}>{text(m.key)}</span> },
-		{ name: "Payload", cell: (m) => <span class="clip mono" title={size(raw(bytes(m.payload)).length)}>{text(m.payload).slice(0, 200)}</span> },
+		{ name: "Payload", room: true, cell: (m) => <span class="mono" title={size(raw(bytes(m.payload)).length)}>{text(m.payload).slice(0, 300)}</span> },
 		{ name: "Headers", cell: (m) => <span class="clip mono">{pairs(m.headers).map(([n, v]) => `${text(n)}: ${text(v)}`).join(", ").slice(0, 200)}</span> },
 		{ name: "Leased", cell: (m) => (text(m.status) === "leased" ? <span class="why"><span>{text(m.consumer) || "no name"}</span><span class="reason">until {ago(maybe(m.lease_until))}</span></span> : "") },
 		{ name: "Attempt", right: true, sort: (m) => num(m.attempt), cell: (m) => count(num(m.dead_attempts) || num(m.attempt)) },
