@@ -186,8 +186,8 @@ func (p *project) test(changed []string) ([]phase, error) {
 		p.fault(), p.notrace(),
 	}
 	phases = slices.Concat(phases, unraced, p.modules())
-	phases = append(phases, p.make("site", "site"), p.dashboard(!touched(changed, "dashboard")))
-	return append(phases, p.adapters(!touched(changed, "adapters"))...), nil
+	phases = append(phases, p.make("site", "site"), p.dashboard(true))
+	return append(phases, p.adapters(!touchesAdapters(changed))...), nil
 }
 
 // modules are the modules of their own whose tests need no more than Go.
