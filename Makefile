@@ -265,7 +265,7 @@ bench-peers-nodes: build ## the same for clusters of three nodes: Fila, RabbitMQ
 	cd integration/peers && go build -buildvcs=false -o ../../bin/peers . && go build -buildvcs=false -o ../../bin/natsd ./natsd
 	bin/peers -nodes $(ARGS)
 
-bench-promises: build ## measure the cycle with a hook, a million keys and a backlog of ten, and the way to a waiting consumer
+bench-promises: build ## measure the cycle with a hook, a million keys or tenants, a backlog of ten, groups and records of done messages, and the way to a waiting consumer
 	$(BENCH) promises -bin $(BIN) $(ARGS)
 
 bench-long: build ## ten minutes at 70 % of the greatest rate: does it hold, how long is a pause?

@@ -12,8 +12,9 @@ import (
 )
 
 // This file measures Fila's performance targets: the cycle with a hook, with many fairness keys and
-// with a large backlog, each measured alternately with the plain cycle; the latency from a producer
-// to a waiting consumer; and whether the rate is sustained for minutes without pauses.
+// with a large backlog, each measured alternately with the plain cycle; throttles of tenants that a
+// pattern covers, members of a group and records of done messages, likewise; the latency from a
+// producer to a waiting consumer; and whether the rate is sustained for minutes without pauses.
 
 // promiseBench holds the flags of the benchmark.
 type promiseBench struct {
@@ -25,18 +26,20 @@ type promiseBench struct {
 	time    time.Duration
 	long    time.Duration
 	backlog int64
+	members int64
 	keys    int
 }
 
 func preparePromises(flags *flag.FlagSet, c *common) func(context.Context) error {
 	o := &promiseBench{common: c}
-	flags.StringVar(&o.only, "only", "hook,keys,backlog,wait", "`promises` to measure, separated by commas; long is not among the defaults")
+	flags.StringVar(&o.only, "only", "hook,keys,backlog,tenants,group,done,wait", "`promises` to measure, separated by commas; long is not among the defaults")
 	flags.StringVar(&o.hook, "hook", "integration/testdata/tenants.lua", "`file` with the on_enqueue hook")
 	flags.IntVar(&o.rounds, "rounds", 5, "`rounds` of each side")
 	flags.DurationVar(&o.time, "time", 4*time.Second, "`duration` of a round")
 	flags.DurationVar(&o.long, "long", 10*time.Minute, "`duration` of the promise long")
 	flags.Int64Var(&o.backlog, "backlog", 10_000_000, "`messages` of the large backlog")
-	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the promise keys")
+	flags.Int64Var(&o.members, "members", 1_000_000, "`members` of the group")
+	flags.IntVar(&o.keys, "keys", 1_000_000, "number of `keys` of the promises keys and tenants")
 	return o.run
 }
 
@@ -48,7 +51,9 @@ type promise struct {
 
 func (o *promiseBench) promises() []promise {
 	return []promise{
-		{"hook", o.measureHook}, {"keys", o.measureKeys}, {"backlog", o.measureBacklog}, {"wait", o.measureWait}, {"long", o.measureLong},
+		{"hook", o.measureHook}, {"keys", o.measureKeys}, {"backlog", o.measureBacklog},
+		{"tenants", o.measureTenants}, {"group", o.measureGroup}, {"done", o.measureDone},
+		{"wait", o.measureWait}, {"long", o.measureLong},
 	}
 }
 
@@ -80,14 +85,20 @@ func (o *promiseBench) cycle(keys int) bench.Options { return cycleOf(64, 16, o.
 func (o *promiseBench) compare(ctx context.Context, promised float64, names [2]string, loads [2]bench.Options) error {
 	var sides []*side
 	defer func() { endAll(sides) }()
+	start, round := o.preparedSide, (*side).round
+	if loads[0].Workload == bench.Drain { // each round takes what was prepared
+		start, round = func(ctx context.Context, bin, name string, l bench.Options) (*side, error) {
+			return o.newSide(ctx, bin, name, l)
+		}, (*side).freshRound
+	}
 	for i, name := range names {
-		s, err := o.preparedSide(ctx, o.bin, name, loads[i])
+		s, err := start(ctx, o.bin, name, loads[i])
 		if err != nil {
 			return err
 		}
 		sides = append(sides, s)
 	}
-	if err := inTurns(o.rounds, sides, func(s *side) error { return s.round(ctx) }); err != nil {
+	if err := inTurns(o.rounds, sides, func(s *side) error { return round(s, ctx) }); err != nil {
 		return err
 	}
 	base, other := sides[0].report(), sides[1].report()
@@ -114,6 +125,30 @@ func (o *promiseBench) measureBacklog(ctx context.Context) error {
 	empty, full := o.cycle(100), o.cycle(100)
 	full.Backlog = o.backlog
 	return o.compare(ctx, 0.9, [2]string{"nothing stored", fmt.Sprintf("%d messages stored", o.backlog)}, [2]bench.Options{empty, full})
+}
+
+// measureTenants compares the throttle of each key, all covered by one pattern, with one throttle for all. As many
+// messages as there are keys are stored, so that most instances are in use.
+func (o *promiseBench) measureTenants(ctx context.Context) error {
+	shared, own := o.cycle(o.keys), o.cycle(o.keys)
+	shared.Shape.Throttles, own.Shape.Tenants = 1, true
+	shared.Backlog, own.Backlog = int64(o.keys), int64(o.keys)
+	return o.compare(ctx, 0.95, [2]string{"one throttle", fmt.Sprintf("%d tenants of a pattern", o.keys)}, [2]bench.Options{shared, own})
+}
+
+// measureGroup compares lease and ack of the members of a group with those of other messages.
+func (o *promiseBench) measureGroup(ctx context.Context) error {
+	plain := o.cycle(100)
+	plain.Workload, plain.Backlog = bench.Drain, o.members
+	grouped := plain
+	grouped.Shape.Grouped = true
+	return o.compare(ctx, 0.85, [2]string{"acks", "acks of members"}, [2]bench.Options{plain, grouped})
+}
+
+func (o *promiseBench) measureDone(ctx context.Context) error {
+	plain, done := o.cycle(100), o.cycle(100)
+	done.Shape.KeepDone = true
+	return o.compare(ctx, 0.85, [2]string{"nothing kept", "done messages kept"}, [2]bench.Options{plain, done})
 }
 
 // measureWait measures single messages and batches.

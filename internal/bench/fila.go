@@ -7,7 +7,11 @@ import (
 )
 
 // fila is a Fila broker.
-type fila struct{ client }
+type fila struct {
+	client
+
+	groups int // groups opened so far: a name is known after the group has ended
+}
 
 func (*fila) Name() string { return "fila" }
 
@@ -23,12 +27,25 @@ func (f *fila) Prepare(ctx context.Context, s Shape) error {
 	if s.Ordered {
 		create = append(create, "ORDERED", "ON")
 	}
+	if s.KeepDone {
+		create = append(create, "KEEPDONE", strconv.Itoa(visibility))
+	}
 	if err := f.do(ctx, create); err != nil {
 		return err
 	}
 	var more [][]string
+	limit := func(throttle string) {
+		more = append(more, []string{"FILA.THROTTLE", "SET", throttle, "RATE", "1000000000", "CONCURRENCY", "1000000000"})
+	}
 	for i := range s.Throttles {
-		more = append(more, []string{"FILA.THROTTLE", "SET", f.throttle(i), "RATE", "1000000000", "CONCURRENCY", "1000000000"})
+		limit(f.throttle(i))
+	}
+	if s.Tenants {
+		limit(f.tenants())
+	}
+	if s.Grouped {
+		f.groups++
+		more = append(more, []string{"FILA.GROUP", "OPEN", f.group(), s.Queue, "all are done"})
 	}
 	if s.Hook != "" {
 		more = append(more, []string{"FILA.SCRIPT", "LOAD", s.Queue, "ON_ENQUEUE", s.Hook})
@@ -47,8 +64,19 @@ func (f *fila) Clean(ctx context.Context) error {
 	for i := range f.shape.Budgets {
 		commands = append(commands, []string{"FILA.BUDGET", "DEL", f.budget(int64(i))})
 	}
+	if f.shape.Tenants {
+		commands = append(commands, []string{"FILA.THROTTLE", "DEL", f.tenants()})
+	}
+	if f.shape.Grouped {
+		commands = append(commands, []string{"FILA.GROUP", "CANCEL", f.group()})
+	}
 	return f.do(ctx, commands...)
 }
+
+// tenants is the pattern of the throttles of keys.
+func (f *fila) tenants() string { return f.shape.Queue + ":*" }
+
+func (f *fila) group() string { return f.shape.Queue + "-" + strconv.Itoa(f.groups) }
 
 func (f *fila) budget(i int64) string { return f.shape.Queue + ":" + strconv.FormatInt(i, 10) }
 
@@ -80,8 +108,16 @@ func (f *fila) words() *filaWords {
 		c.bulk("THROTTLE")
 		c.bulk(f.throttle(i))
 	}
+	if f.shape.Grouped {
+		w.count += 2
+		c.bulk("GROUP")
+		c.bulk(f.group())
+	}
 	w.throttled = c.out
 	if f.shape.Budgets > 0 {
+		w.count += 2
+	}
+	if f.shape.Tenants {
 		w.count += 2
 	}
 	return w
@@ -93,7 +129,7 @@ type filaWords struct {
 	keyed     []byte // part of an enqueue before the key; empty without keys
 	throttled []byte // part after the key
 	key       []byte
-	budget    []byte
+	own       []byte // name of the budget or the throttle of a key
 }
 
 func (f *filaWords) enqueue(c *Conn, payload []byte) {
@@ -111,12 +147,20 @@ func (f *filaWords) enqueue(c *Conn, payload []byte) {
 	}
 	c.out = append(c.out, f.throttled...)
 	if n := f.shape.Budgets; n > 0 {
-		f.budget = append(f.budget[:0], f.shape.Queue...)
-		f.budget = append(f.budget, ':')
-		f.budget = strconv.AppendInt(f.budget, no%int64(n), 10)
-		c.bulk("BUDGET")
-		c.bulkBytes(f.budget)
+		f.named(c, "BUDGET", no%int64(n))
 	}
+	if f.shape.Tenants {
+		f.named(c, "THROTTLE", no)
+	}
+}
+
+// named adds an option with the name of what belongs to a number of the queue.
+func (f *filaWords) named(c *Conn, option string, no int64) {
+	f.own = append(f.own[:0], f.shape.Queue...)
+	f.own = append(f.own, ':')
+	f.own = strconv.AppendInt(f.own, no, 10)
+	c.bulk(option)
+	c.bulkBytes(f.own)
 }
 
 func (f *filaWords) lease(c *Conn, n int) {

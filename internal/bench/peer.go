@@ -8,6 +8,9 @@ type Shape struct {
 	Payload   int    // bytes
 	Keys      int    // fairness keys, chosen at random; peers without them ignore it
 	Throttles int    // throttles of each message, with limits that are never reached
+	Tenants   bool   // each message has the throttle of its key, which a pattern covers with limits that are never reached
+	Grouped   bool   // all messages are members of one group
+	KeepDone  bool   // the queue keeps what it knows of acked messages
 	Hook      string // source of an on_enqueue hook; messages then carry their key in a header
 	Signals   bool   // the queue records signals of its messages
 	Ordered   bool   // the queue is ordered

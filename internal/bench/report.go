@@ -187,7 +187,7 @@ func (s Server) Connect(ctx context.Context) (p Peer, name string, pid int, err 
 		pid = n
 	}
 	if v, ok := facts["fila_version"]; ok {
-		return &fila{c}, "fila " + v, pid, nil
+		return &fila{client: c}, "fila " + v, pid, nil
 	}
 	if v, ok := facts["redis_version"]; ok {
 		return &streams{c}, "redis " + v + " streams", pid, nil
