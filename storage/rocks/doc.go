@@ -14,11 +14,11 @@
 // # Native extensions
 //
 // RocksDB provides tables, the write-ahead log and compaction (options.go). This package adds, in
-// C++: memtables for messages, leases and budgets that sort when they are flushed or read (lanes.cc), a
-// collector that marks tables of mostly deletions for compaction (drained.cc), a listener that
-// syncs each log before the next one begins (sealed.cc), a file system that makes logs of files full
-// of zeros, so that their syncs are shorter (spares.cc), and an info logger that survives a full disk
-// (warnings.cc).
+// C++: memtables for messages, leases, results and budgets that sort when they are flushed or read
+// (lanes.cc), a collector that marks tables of mostly deletions for compaction (drained.cc), a listener
+// that syncs each log before the next one begins (sealed.cc), a file system that makes logs of files
+// full of zeros, so that their syncs are shorter (spares.cc), and an info logger that survives a full
+// disk (warnings.cc).
 //
 // # Guarantees of the write-ahead log
 //

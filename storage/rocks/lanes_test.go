@@ -20,12 +20,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-func TestMessagesLeasesAndBudgetsHaveLanes(t *testing.T) {
-	byDefault := 3
+func TestMessagesLeasesBudgetsAndResultsHaveLanes(t *testing.T) {
+	byDefault := 4
 	if !tuning.Enabled {
 		byDefault = 0
 	}
-	for memtable, families := range map[Memtable]int{"": byDefault, DefaultMemtable: byDefault, Lanes: 3, SkipList: 0} {
+	for memtable, families := range map[Memtable]int{"": byDefault, DefaultMemtable: byDefault, Lanes: 4, SkipList: 0} {
 		if n := countLanes(t, memtable); n != families {
 			t.Errorf("memtable %q: %d families have lanes, want %d", memtable, n, families)
 		}

@@ -199,7 +199,7 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache, large *largeVa
 	}
 	switch {
 	case p.skipList:
-	case f == storage.Messages:
+	case f == storage.Messages, f == storage.Results: // a lane for each fairness key, or for each generation
 		withLanes(o, messageTail, large)
 	case f == storage.Leases:
 		withLanes(o, leaseTail, large)
