@@ -81,7 +81,7 @@ func cycleOf(conns, pipeline int, length time.Duration, keys int) bench.Options 
 
 func (o *promiseBench) cycle(keys int) bench.Options { return cycleOf(64, 16, o.time, keys) }
 
-// compare measures two sides alternately and prints the ratio of the second to the first.
+// compare measures two sides alternately and prints the ratios of the second to the first.
 func (o *promiseBench) compare(ctx context.Context, promised float64, names [2]string, loads [2]bench.Options) error {
 	var sides []*side
 	defer func() { endAll(sides) }()
@@ -101,9 +101,12 @@ func (o *promiseBench) compare(ctx context.Context, promised float64, names [2]s
 	if err := inTurns(o.rounds, sides, func(s *side) error { return round(s, ctx) }); err != nil {
 		return err
 	}
-	base, other := sides[0].report(), sides[1].report()
-	ratio := other.Rate / base.Rate
-	say("%s: %.2f of the rate, promised at least %.2f: %s\n", names[1], ratio, promised, kept(ratio >= promised))
+	for _, s := range sides {
+		s.report()
+	}
+	rate := 1 + changed(sides, func(r *bench.Round) float64 { return r.Rate })/100
+	cpu := 1 + changed(sides, func(r *bench.Round) float64 { return r.CPU })/100
+	say("%s: %.2f of the rate, %.2f of the CPU (medians of the rounds' ratios), promised at least %.2f of the rate: %s\n", names[1], rate, cpu, promised, kept(rate >= promised))
 	return nil
 }
 
