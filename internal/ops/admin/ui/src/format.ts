@@ -116,6 +116,18 @@ export function ago(ms: number | null, now = Date.now()): string {
 	return past >= 0 ? `${duration(past < 1000 ? 0 : past)} ago`.replace("0 ms ago", "just now") : `in ${duration(-past)}`;
 }
 
+const stamp = /\d{4}-\d\d-\d\dT[\d:.]+Z/g;
+
+/** spoken writes a sentence of the broker with the moments in it as people read them. */
+export function spoken(sentence: string): string {
+	return sentence.replace(stamp, (s) => `${time(Date.parse(s))} (${ago(Date.parse(s))})`);
+}
+
+/** stamped reports whether a sentence says when. */
+export function stamped(sentence: string): boolean {
+	return spoken(sentence) !== sentence;
+}
+
 /** plural writes a number with its noun. */
 export function plural(n: number, one: string, many = one + "s"): string {
 	return `${count(n)} ${n === 1 ? one : many}`;

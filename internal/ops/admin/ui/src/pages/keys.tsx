@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Bytes, Fields } from "../api";
 import { useReply } from "../app";
 import type { Action } from "../app";
-import { ago, count, duration, plural, short } from "../format";
+import { ago, count, duration, plural, short, spoken, stamped } from "../format";
 import { refine, to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Actions, Badge, Card, Choice, Code, Empty, Facts, Failure, Loading, Num, Pager, Search, Share, Table, Time } from "../ui";
@@ -100,13 +100,22 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 /** Why is the state of a key with its reason. */
 export function Why({ queue, k }: { queue: Bytes; k: Fields }) {
 	const state = text(k.state);
-	const reason = state === "ready" ? "" : text(k.reason);
+	const reason = state === "ready" ? "" : spoken(text(k.reason));
 	return (
 		<span class="why">
 			<State state={state} />
 			{state === "ordered" && text(k.waits_for) !== "" ? <span class="reason"><WaitsFor queue={queue} k={k} /></span> : reason !== "" && <span class="reason">{reason}</span>}
 		</span>
 	);
+}
+
+/** Reason says at length why a key or a message waits, and until when if that is known. */
+export function Reason({ queue, k }: { queue: Bytes; k: Fields }) {
+	if (text(k.waits_for) !== "") {
+		return <Ordered queue={queue} k={k} />;
+	}
+	const reason = text(k.reason);
+	return <>{spoken(reason)}{!stamped(reason) && maybe(k.ready_at) !== null && <> · until <Time at={maybe(k.ready_at)} /> ({ago(maybe(k.ready_at))})</>}</>;
 }
 
 /** Ordered says at length what a key of an ordered queue waits for. */
@@ -152,7 +161,7 @@ export function KeyPage({ queue, fairKey }: { queue: Bytes; fairKey: Bytes }) {
 	];
 	return (
 		<Card title={`Key ${name}`} actions={<Actions>{[...keyActions(queue, { ...k, key: fairKey as never }), ...more].map((a) => <ActionButton key={a.label} action={/^(Pause|Resume|Purge)$/.test(a.label) ? { ...a, label: a.label + " key" } : a} />)}</Actions>}>
-			<p class="explain"><State state={text(k.state)} /> {text(k.waits_for) !== "" ? <Ordered queue={queue} k={k} /> : text(k.reason)}{text(k.waits_for) === "" && k.ready_at !== null && <> · until <Time at={maybe(k.ready_at)} /> ({ago(maybe(k.ready_at))})</>}</p>
+			<p class="explain"><State state={text(k.state)} /> <Reason queue={queue} k={k} /></p>
 			<Facts facts={[
 				["Share", <Share share={num(k.share)} fair={num(k.fair_share)} />],
 				["Weight", short(num(k.weight))],

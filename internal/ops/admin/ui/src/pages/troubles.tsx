@@ -1,7 +1,7 @@
 // What is wrong with queues: the broker finds it (FILA.FIGURES), here are the words for it.
 
 import type { Bytes, Fields } from "../api";
-import { count, duration, plural, short } from "../format";
+import { count, duration, plural, short, spoken } from "../format";
 import { to } from "../route";
 import { Badge, Card, Table } from "../ui";
 import type { Tone } from "../ui";
@@ -23,7 +23,7 @@ interface Words {
 	why(q: Fields): string;
 }
 
-const reason = (q: Fields) => text(q.reason);
+const reason = (q: Fields) => spoken(text(q.reason));
 
 /** words has the troubles. A state that stops messages has its own reason. */
 const words: Record<string, Words> = {
