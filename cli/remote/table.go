@@ -94,7 +94,7 @@ func groups() map[string]string {
 
 // table is all commands, in the order of the help.
 func table() []row {
-	return slices.Concat(queueRows(), topicRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), groupRows(), workRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
+	return slices.Concat(queueRows(), topicRows(), keyRows(), throttleRows(), budgetRows(), signalRows(), messageRows(), groupRows(), workRows(), pushRows(), deadRows(), watchRows(), []row{webRow()}, scriptRows(), adminRows(), clusterRows(), checkRows())
 }
 
 // argument is one of a row's args.

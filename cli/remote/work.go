@@ -26,24 +26,50 @@ A signal lets programs that run finish, and gives back what none has begun. A se
 ends fila at once; the messages are delivered again when their leases are over. When
 the broker is gone, fila work connects again, also to report what has ended meanwhile.`,
 		run: (*call).work,
-		options: []option{
-			{"concurrency", "", number, "run `n` programs at a time; 1 unless it is given"},
-			{"max", "", number, "end after `n` messages"},
-			{"once", "", yes, "end when no message is ready"},
-			{"dead-on", "", text, "exit `codes`, separated by commas, after which a message is not tried again"},
-			{"visibility", "", millis, "the `duration` of a lease, which is extended as long as the program runs; that of the queue"},
-			{"consumer", "", text, "the `name` that fila get shows"},
-		},
+		options: append(
+			workerOptions("run `n` programs at a time; 1 unless it is given"),
+			option{"dead-on", "", text, "exit `codes`, separated by commas, after which a message is not tried again"},
+		),
 		examples: []string{"fila work orders --once -- ./resize.sh --width 200", "fila work orders --max 1 --dead-on 64,65 -- sh -c 'cat > \"$FILA_MESSAGE_ID\"'"},
 	}}
 }
 
-// work runs a worker.
+// workerOptions are the options of what works on messages.
+func workerOptions(concurrency string) []option {
+	return []option{
+		{"concurrency", "", number, concurrency},
+		{"max", "", number, "end after `n` messages"},
+		{"once", "", yes, "end when no message is ready"},
+		{"visibility", "", millis, "the `duration` of a lease, which is extended as long as the work lasts; that of the queue"},
+		{"consumer", "", text, "the `name` that fila get shows"},
+	}
+}
+
+// work runs a program for each message.
 func (c *call) work() error {
+	p := &worker.Program{
+		Command: append(c.args["PROGRAM"], c.args["ARG"]...), Environ: c.env.Environ, Stdout: c.env.Stdout, Stderr: c.env.Stderr,
+	}
+	if c.given("dead-on") {
+		for code := range strings.SplitSeq(c.text("dead-on"), ",") {
+			n, err := strconv.Atoi(strings.TrimSpace(code))
+			if err != nil || n < 1 || n > 255 {
+				return usagef("--dead-on must be exit codes from 1 to 255, separated by commas, not %q", c.text("dead-on"))
+			}
+			p.DeadOn = append(p.DeadOn, n)
+		}
+	}
+	if _, err := exec.LookPath(p.Command[0]); err != nil {
+		return usagef("the program cannot be run: %w", err)
+	}
+	return c.works(p, 1)
+}
+
+// works has a worker do the task, as many at a time as --concurrency says.
+func (c *call) works(task worker.Task, concurrency int) error {
 	w := &worker.Worker{
-		Dial: c.broker.Dial, Queue: c.arg("QUEUE"), Command: append(c.args["PROGRAM"], c.args["ARG"]...), Environ: c.env.Environ,
-		Concurrency: 1, Max: c.number("max"), Once: c.is("once"), Visibility: c.duration("visibility"), Consumer: c.text("consumer"),
-		Stdout: c.env.Stdout, Stderr: c.env.Stderr,
+		Dial: c.broker.Dial, Queue: c.arg("QUEUE"), Task: task, Concurrency: concurrency,
+		Max: c.number("max"), Once: c.is("once"), Visibility: c.duration("visibility"), Consumer: c.text("consumer"),
 	}
 	if c.given("concurrency") {
 		w.Concurrency = int(c.number("concurrency"))
@@ -55,18 +81,6 @@ func (c *call) work() error {
 		return usagef("--max must not be negative, and %d is", w.Max)
 	case c.given("visibility") && w.Visibility < visibilityMin:
 		return usagef("--visibility must be at least %s, not %s", visibilityMin, w.Visibility)
-	}
-	if c.given("dead-on") {
-		for code := range strings.SplitSeq(c.text("dead-on"), ",") {
-			n, err := strconv.Atoi(strings.TrimSpace(code))
-			if err != nil || n < 1 || n > 255 {
-				return usagef("--dead-on must be exit codes from 1 to 255, separated by commas, not %q", c.text("dead-on"))
-			}
-			w.DeadOn = append(w.DeadOn, n)
-		}
-	}
-	if _, err := exec.LookPath(w.Command[0]); err != nil {
-		return usagef("the program cannot be run: %w", err)
 	}
 	var mu sync.Mutex
 	w.Log = func(line string) {

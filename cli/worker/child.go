@@ -13,14 +13,16 @@ import (
 	"time"
 )
 
-// result is how a child has ended.
-type result struct {
-	failure    string // empty: it has succeeded
-	dead       bool   // the message is not to be tried again
-	notStarted error
-}
+// Program is the task that runs a program for each message: exit code 0 is success, one of DeadOn makes the message dead,
+// and the last line of standard error is the reason of a failure.
+type Program struct {
+	Command []string // the program and its arguments
+	Environ []string // of the program, beside the variables of the message
+	DeadOn  []int    // exit codes after which a message is not tried again
 
-var errStops = errors.New("the worker stops")
+	Stdout io.Writer
+	Stderr io.Writer
+}
 
 const (
 	// endTime is how long a child has between SIGTERM and SIGKILL when its lease is lost, and how
@@ -30,33 +32,29 @@ const (
 	failureMax = 1000
 )
 
-// run runs the child of a message. It ends on its own, or when its lease is lost; a signal to
-// stop the worker does not reach it.
-func (w *Worker) run(ctx context.Context, l *lease) result {
-	if ctx.Err() != nil { // leased in the moment of the signal
-		return result{notStarted: errStops}
-	}
-	cmd := exec.CommandContext(l.gone, w.Command[0], w.Command[1:]...) //nolint:gosec // it is what the person has asked for
-	cmd.Env = environment(w.Environ, w.Queue, &l.message)
-	cmd.Stdin = strings.NewReader(l.payload)
-	last := &lastLine{to: w.Stderr}
-	cmd.Stdout = w.Stdout
+// Do runs the program. It ends on its own, or when ctx does.
+func (p *Program) Do(ctx context.Context, m *Message) Result {
+	cmd := exec.CommandContext(ctx, p.Command[0], p.Command[1:]...) //nolint:gosec // it is what the person has asked for
+	cmd.Env = environment(p.Environ, m)
+	cmd.Stdin = strings.NewReader(m.Payload)
+	last := &lastLine{to: p.Stderr}
+	cmd.Stdout = p.Stdout
 	cmd.Stderr = last
 	cmd.Cancel = func() error { return terminate(cmd.Process) }
 	cmd.WaitDelay = endTime
 	cmd.SysProcAttr = attributes()
 	if err := cmd.Start(); err != nil {
-		return result{notStarted: err}
+		return Result{NotStarted: err}
 	}
 	err := cmd.Wait()
 	if cmd.ProcessState != nil && cmd.ProcessState.Success() {
-		return result{} // errors of copying do not count
+		return Result{} // errors of copying do not count
 	}
 	failure := last.String()
 	if failure == "" {
 		failure = ending(err)
 	}
-	return result{failure: failure, dead: slices.Contains(w.DeadOn, cmd.ProcessState.ExitCode())}
+	return Result{Failure: failure, Dead: slices.Contains(p.DeadOn, cmd.ProcessState.ExitCode())}
 }
 
 // ending says how a process has ended that has written nothing.
@@ -81,7 +79,7 @@ const (
 func secretVariables() []string { return []string{"FILA_URL", "FILA_AUTH__PASSWORD"} }
 
 // environment is that of a child. What holds a zero byte cannot be a variable and is left out.
-func environment(base []string, queue string, m *message) []string {
+func environment(base []string, m *Message) []string {
 	var all []string
 	for _, pair := range base {
 		name, _, _ := strings.Cut(pair, "=")
@@ -94,14 +92,14 @@ func environment(base []string, queue string, m *message) []string {
 			all = append(all, name+"="+value)
 		}
 	}
-	add(messageVariables+"ID", m.id)
-	add(messageVariables+"QUEUE", queue)
-	add(messageVariables+"KEY", m.key)
-	add(messageVariables+"ATTEMPT", strconv.FormatInt(m.attempt, 10))
-	add(messageVariables+"DELIVERIES", strconv.FormatInt(m.deliveries, 10))
-	add(messageVariables+"ENQUEUED_AT", strconv.FormatInt(m.enqueuedAt, 10))
-	for i := 0; i+1 < len(m.headers); i += 2 {
-		add(headerVariables+variable(m.headers[i]), m.headers[i+1])
+	add(messageVariables+"ID", m.ID)
+	add(messageVariables+"QUEUE", m.Queue)
+	add(messageVariables+"KEY", m.Key)
+	add(messageVariables+"ATTEMPT", strconv.FormatInt(m.Attempt, 10))
+	add(messageVariables+"DELIVERIES", strconv.FormatInt(m.Deliveries, 10))
+	add(messageVariables+"ENQUEUED_AT", strconv.FormatInt(m.EnqueuedAt, 10))
+	for i := 0; i+1 < len(m.Headers); i += 2 {
+		add(headerVariables+variable(m.Headers[i]), m.Headers[i+1])
 	}
 	return all
 }

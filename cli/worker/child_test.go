@@ -38,8 +38,8 @@ func TestTheLastLineOfStandardErrorIsTheFailure(t *testing.T) {
 }
 
 func TestTheEnvironmentOfAProgram(t *testing.T) {
-	m := message{id: "i", key: "k\x00", attempt: 2, deliveries: 3, enqueuedAt: 4, headers: []string{"X-Trace.id", "a", "é", "b", "bad", "\x00"}}
-	got := environment([]string{"PATH=/bin", "FILA_URL=fila://a:b@c", "FILA_AUTH__PASSWORD=b", "FILA_MESSAGE_ID=old"}, "q", &m)
+	m := Message{Queue: "q", ID: "i", Key: "k\x00", Attempt: 2, Deliveries: 3, EnqueuedAt: 4, Headers: []string{"X-Trace.id", "a", "é", "b", "bad", "\x00"}}
+	got := environment([]string{"PATH=/bin", "FILA_URL=fila://a:b@c", "FILA_AUTH__PASSWORD=b", "FILA_MESSAGE_ID=old"}, &m)
 	want := []string{"PATH=/bin", "FILA_MESSAGE_ID=i", "FILA_MESSAGE_QUEUE=q", "FILA_MESSAGE_ATTEMPT=2", "FILA_MESSAGE_DELIVERIES=3", "FILA_MESSAGE_ENQUEUED_AT=4",
 		"FILA_MESSAGE_HEADER_X_TRACE_ID=a", "FILA_MESSAGE_HEADER__=b"}
 	if !slices.Equal(got, want) {
@@ -74,14 +74,15 @@ func TestOnlyAStateThatPassesIsTriedAgain(t *testing.T) {
 }
 
 func TestWhatIsNoMessageIsAnError(t *testing.T) {
-	if _, err := parse([]any{"OK"}); err == nil {
+	w := Worker{Queue: "q"}
+	if _, err := w.parse([]any{"OK"}); err == nil {
 		t.Error("it was taken")
 	}
-	if m, err := parse(nil); err != nil || len(m) != 0 {
+	if m, err := w.parse(nil); err != nil || len(m) != 0 {
 		t.Errorf("%v, %v", m, err)
 	}
-	m, err := parse([]any{[]any{"id:3", "payload", []any{"a", "b"}, "key", int64(1), int64(2), int64(3), int64(4), "q", "new"}})
-	if err != nil || len(m) != 1 || m[0].id != "id" || m[0].receipt != "id:3" || !slices.Equal(m[0].headers, []string{"a", "b"}) {
+	m, err := w.parse([]any{[]any{"id:3", "payload", []any{"a", "b"}, "key", int64(1), int64(2), int64(3), int64(4), "q", "new"}})
+	if err != nil || len(m) != 1 || m[0].Queue != "q" || m[0].ID != "id" || m[0].receipt != "id:3" || !slices.Equal(m[0].Headers, []string{"a", "b"}) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }

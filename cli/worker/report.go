@@ -11,7 +11,7 @@ import (
 	"github.com/faisca/fila/internal/client"
 )
 
-// reporter is the connection on which all children report. It is opened when it is needed.
+// reporter is the connection on which all tasks report. It is opened when it is needed.
 type reporter struct {
 	dial func(ctx context.Context) (*client.Conn, error)
 	mu   sync.Mutex
@@ -63,9 +63,10 @@ func (w *Worker) report(l *lease, words ...string) (any, error) {
 	}
 }
 
-// lease keeps the lease of a message while its child runs.
+// lease keeps the lease of a message while its task runs.
 type lease struct {
-	message
+	*Message
+
 	w        *Worker
 	stop     chan struct{}
 	ended    sync.WaitGroup
@@ -78,8 +79,8 @@ type lease struct {
 }
 
 // newLease begins to extend a lease each third of its time.
-func newLease(w *Worker, m message) *lease {
-	l := &lease{message: m, w: w, stop: make(chan struct{}), deadline: time.Now().Add(w.Visibility)}
+func newLease(w *Worker, m *Message) *lease {
+	l := &lease{Message: m, w: w, stop: make(chan struct{}), deadline: time.Now().Add(w.Visibility)}
 	l.gone, l.lose = context.WithCancel(context.Background())
 	l.ended.Go(l.extend)
 	return l

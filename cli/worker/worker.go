@@ -1,18 +1,19 @@
-// Package worker runs a program for each message of a queue: what `fila work` does.
+// Package worker has a task done for each message of a queue: [Program] runs a program, which is what
+// `fila work` does, and package push sends an HTTP request, as `fila push`.
 //
 // # A message
 //
-//	leased ──► child runs ──► exit 0           ACK
-//	           │   ▲          exit in DeadOn   NACK DEAD with the last line of standard error
-//	           │   │          any other end    NACK with that line
-//	           └───┘          cannot start     RELEASE: it is no failure of the message
-//	       EXTEND each third of the visibility timeout; when the lease is lost, the child is ended
+//	leased ──► task ──► done          ACK
+//	           │  ▲     dead          NACK DEAD with the reason
+//	           │  │     failed        NACK with the reason, and with what delays or holds it
+//	           └──┘     not started   RELEASE: it is no failure of the message
+//	       EXTEND each third of the visibility timeout; when the lease is lost, the task is ended
 //
 // # What is guaranteed
 //
-// A message is acked only after its child has ended with 0, so it is processed at least once,
-// whichever of child, worker and broker dies. No message is leased before a child can take it: at
-// most Concurrency leases are held, and a worker that stops has none left that no child has.
+// A message is acked only after its task is done, so it is processed at least once, whichever of
+// task, worker and broker dies. No message is leased before a task can take it: at most Concurrency
+// leases are held, and a worker that stops has none left that no task has.
 //
 // # Connections
 //
@@ -24,7 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -33,23 +34,44 @@ import (
 	"github.com/faisca/fila/internal/client"
 )
 
-// Worker is what to run, and how. Its fields must not change while it runs.
+// Task is what is done for each message. Its method is called by several goroutines at a time.
+type Task interface {
+	// Do works on a message until it is done or ctx ends, which says that the lease is lost.
+	Do(ctx context.Context, m *Message) Result
+}
+
+// Message is a delivery.
+type Message struct {
+	Queue, ID, Payload, Key string
+	Headers                 []string // name, value, ...
+	Attempt, Deliveries     int64
+	EnqueuedAt              int64 // in ms since 1970
+
+	receipt string
+}
+
+// Result is how a task has ended. The zero value says that it is done.
+type Result struct {
+	Failure    string        // empty: it is done
+	Dead       bool          // the message is not to be tried again
+	Delay      time.Duration // the message is tried again after it; 0: after the backoff of the queue
+	Hold       string        // a throttle that the message names, which is held for Delay in place of the message alone; empty: none
+	NotStarted error         // not nil: the message is given back
+}
+
+// Worker says what is done for the messages of which queue. Its fields must not change while it runs.
 type Worker struct {
 	// Dial opens a connection to the broker.
-	Dial    func(ctx context.Context) (*client.Conn, error)
-	Queue   string
-	Command []string // the program and its arguments
-	Environ []string // of the program, beside the variables of the message
+	Dial  func(ctx context.Context) (*client.Conn, error)
+	Queue string
+	Task  Task
 
-	Concurrency int           // children at a time, at least 1
+	Concurrency int           // tasks at a time, at least 1
 	Max         int64         // ends after so many messages; 0: never
 	Once        bool          // ends when no message is ready
 	Visibility  time.Duration // of leases; 0: that of the queue
-	DeadOn      []int         // exit codes after which a message is not tried again
 	Consumer    string        // the name that FILA.GET shows; empty: none
 
-	Stdout io.Writer
-	Stderr io.Writer
 	// Log takes a line for each message that failed and each broken connection. It may be
 	// called from several goroutines at a time.
 	Log func(line string)
@@ -75,15 +97,7 @@ const (
 	retryMax = 5 * time.Second
 )
 
-// message is a delivery.
-type message struct {
-	receipt, id, payload, key string
-	headers                   []string // name, value, ...
-	attempt, deliveries       int64
-	enqueuedAt                int64
-}
-
-// Run leases and works until ctx ends, or Max or Once is fulfilled; then it waits for the children
+// Run leases and works until ctx ends, or Max or Once is fulfilled; then it waits for the tasks
 // that run. Its error is a refusal of the broker, or that it could not be reached at the start.
 func (w *Worker) Run(ctx context.Context) (Summary, error) {
 	w.reports.dial = w.Dial
@@ -111,7 +125,7 @@ func (w *Worker) findVisibility(ctx context.Context, conn *client.Conn) error {
 	return nil
 }
 
-// lease hands messages to children until it is to end, and waits for these.
+// lease hands messages to tasks until it is to end, and waits for these.
 func (w *Worker) lease(ctx context.Context, conn *client.Conn) error {
 	free := make(chan struct{}, w.Concurrency)
 	for range w.Concurrency {
@@ -145,7 +159,7 @@ func (w *Worker) lease(ctx context.Context, conn *client.Conn) error {
 		begun += int64(len(messages))
 		for _, m := range messages {
 			running.Go(func() {
-				w.work(ctx, m)
+				w.work(ctx, &m)
 				free <- struct{}{}
 			})
 		}
@@ -153,7 +167,7 @@ func (w *Worker) lease(ctx context.Context, conn *client.Conn) error {
 	return nil
 }
 
-// places waits until a child can run, and takes all places that are free; 0 when ctx has ended.
+// places waits until a task can run, and takes all places that are free; 0 when ctx has ended.
 func (w *Worker) places(ctx context.Context, free chan struct{}, begun int64) int {
 	select {
 	case <-ctx.Done():
@@ -175,7 +189,7 @@ func (w *Worker) places(ctx context.Context, free chan struct{}, begun int64) in
 
 // next leases messages, on a connection that it opens if there is none. The signal to stop does not
 // cut it short: what the broker has handed out would be lost until its lease ends.
-func (w *Worker) next(ctx context.Context, conn **client.Conn, n int) ([]message, error) {
+func (w *Worker) next(ctx context.Context, conn **client.Conn, n int) ([]Message, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime+blockTime)
 	defer cancel()
 	if *conn != nil && (*conn).Err() != nil {
@@ -200,24 +214,24 @@ func (w *Worker) next(ctx context.Context, conn **client.Conn, n int) ([]message
 	if err != nil {
 		return nil, err
 	}
-	return parse(reply)
+	return w.parse(reply)
 }
 
 // parse reads the reply to FILA.LEASE.
-func parse(reply any) ([]message, error) {
+func (w *Worker) parse(reply any) ([]Message, error) {
 	list, _ := reply.([]any)
-	messages := make([]message, 0, len(list))
+	messages := make([]Message, 0, len(list))
 	for _, item := range list {
 		f, _ := item.([]any)
 		const fields = 8
 		if len(f) < fields {
 			return nil, errors.New("the broker answered FILA.LEASE with something else than messages")
 		}
-		m := message{
-			receipt: client.Text(f[0]), payload: client.Text(f[1]), headers: client.Texts(f[2]), key: client.Text(f[3]),
-			attempt: client.Int(f[4]), deliveries: client.Int(f[5]), enqueuedAt: client.Int(f[6]),
+		m := Message{
+			Queue: w.Queue, receipt: client.Text(f[0]), Payload: client.Text(f[1]), Headers: client.Texts(f[2]), Key: client.Text(f[3]),
+			Attempt: client.Int(f[4]), Deliveries: client.Int(f[5]), EnqueuedAt: client.Int(f[6]),
 		}
-		m.id = idOf(m.receipt)
+		m.ID = idOf(m.receipt)
 		messages = append(messages, m)
 	}
 	return messages, nil
@@ -240,30 +254,36 @@ func passing(err error) bool {
 	return client.Refused(err, "LOADING", "MISCONF", "OOM", "CLUSTERDOWN") || err.Error() == "ERR max number of clients reached"
 }
 
-// work runs the child of a message, and reports what became of it.
-func (w *Worker) work(ctx context.Context, m message) {
+// errStops is why a message is given back that was leased in the moment of the signal to stop.
+var errStops = errors.New("the worker stops")
+
+// work has the task of a message done, and reports what became of it. A signal to stop does not end the task.
+func (w *Worker) work(ctx context.Context, m *Message) {
 	lease := newLease(w, m)
-	result := w.run(ctx, lease)
+	result := Result{NotStarted: errStops}
+	if ctx.Err() == nil {
+		result = w.Task.Do(lease.gone, m)
+	}
 	lease.finish()
 	var err error
 	switch {
 	case lease.lost():
 		w.lost.Add(1)
-		w.Log(fmt.Sprintf("%s: its lease was lost while it was worked on; it is delivered again unless it was removed", m.id))
+		w.Log(fmt.Sprintf("%s: its lease was lost while it was worked on; it is delivered again unless it was removed", m.ID))
 		return
-	case result.notStarted != nil:
-		w.Log(fmt.Sprintf("%s: released, not started: %v", m.id, result.notStarted))
+	case result.NotStarted != nil:
+		w.Log(fmt.Sprintf("%s: released, not started: %v", m.ID, result.NotStarted))
 		if _, err = w.report(lease, "FILA.RELEASE", w.Queue, m.receipt); err == nil {
 			sleep(ctx, time.Second) // the next would fare no better
 		}
-	case result.failure == "":
+	case result.Failure == "":
 		err = w.ack(lease)
 	default:
-		err = w.nack(lease, result)
+		err = w.nack(lease, &result)
 	}
 	if err != nil {
 		w.lost.Add(1)
-		w.Log(fmt.Sprintf("%s: %v; it is delivered again when its lease is over", m.id, err))
+		w.Log(fmt.Sprintf("%s: %v; it is delivered again when its lease is over", m.ID, err))
 	}
 }
 
@@ -279,12 +299,22 @@ func (w *Worker) ack(l *lease) error {
 	return nil
 }
 
-func (w *Worker) nack(l *lease, r result) error {
-	words := []string{"FILA.NACK", w.Queue, l.receipt, "ERROR", r.failure}
-	if r.dead {
+func (w *Worker) nack(l *lease, r *Result) error {
+	words := []string{"FILA.NACK", w.Queue, l.receipt, "ERROR", r.Failure}
+	delayed := append(slices.Clone(words), "DELAY", millis(r.Delay))
+	switch {
+	case r.Dead:
 		words = append(words, "DEAD")
+	case r.Delay > 0 && r.Hold != "":
+		words = append(words, "HOLD", r.Hold, millis(r.Delay))
+	case r.Delay > 0:
+		words = delayed
 	}
 	reply, err := w.report(l, words...)
+	if client.Refused(err, "INVALID") && r.Hold != "" { // it does not name the throttle
+		w.Log(fmt.Sprintf("%s: %v; this message alone is delayed by %s", l.ID, err, r.Delay))
+		reply, err = w.report(l, delayed...)
+	}
 	if client.Refused(err, "LEASELOST") && l.repeated {
 		err = nil // the first attempt was executed, or another delivery is under way
 	}
@@ -293,7 +323,7 @@ func (w *Worker) nack(l *lease, r result) error {
 	}
 	w.failed.Add(1)
 	what, _ := reply.(client.Map)
-	w.Log(fmt.Sprintf("%s: attempt %d failed: %s (%s)", l.id, l.attempt, r.failure, outcome(what)))
+	w.Log(fmt.Sprintf("%s: attempt %d failed: %s (%s)", l.ID, l.Attempt, r.Failure, outcome(what)))
 	return nil
 }
 

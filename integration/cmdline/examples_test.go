@@ -36,7 +36,7 @@ func notRun() map[string]bool {
 
 // endless are commands that run until they are interrupted.
 func endless(example string) bool {
-	return regexp.MustCompile(`^fila (tail|web|scripts watch)\b`).MatchString(example)
+	return regexp.MustCompile(`^fila (tail|web|push|scripts watch)\b`).MatchString(example)
 }
 
 // examples are the lines of docs/reference/cli.md that are typed, by command.
