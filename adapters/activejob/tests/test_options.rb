@@ -56,6 +56,28 @@ class TestOptions < Harness
     assert_raises(ArgumentError) { NoteJob.set(fila: { troughput: 1 }).perform_later("x") }
   end
 
+  def test_jobs_that_are_enqueued_together
+    adapter = ActiveJob::Base.queue_adapter
+    adapter.connection.create("full")
+    @broker.call("FILA.QUEUE", "ALTER", "full", "MAXDEPTH", 1)
+    jobs = Array.new(1100) { |n| TenantJob.new(n.to_s).tap { |job| job.queue_name = "together" } }
+    jobs[7].scheduled_at = 1.hour.from_now.to_f
+    jobs[8].queue_name = jobs[9].queue_name = "full"
+    jobs[1050] = TenantJob.new("too long" * 1000)
+    before = transactions
+    assert_equal 1098, adapter.enqueue_all(jobs)
+    assert_operator transactions - before, :<, 30
+    assert_equal [9, 1050], jobs.each_index.reject { |n| jobs[n].successfully_enqueued? }
+    assert_match(/MAXDEPTH/, jobs[9].enqueue_error.message)
+    assert_match(/TOOBIG/, jobs[1050].enqueue_error.message)
+    assert_equal [1096, 1, 1], [@broker.info("together")["ready"], @broker.info("together")["delayed"], @broker.info("full")["ready"]]
+    [0, 7, 499, 500, 1099].each { |n| assert_equal n.to_s, Hash[*@broker.call("FILA.GET", "together", jobs[n].provider_job_id)]["key"] }
+  end
+
+  def transactions
+    @broker.call("INFO", "commandstats")[/cmdstat_exec:calls=(\d+)/, 1].to_i
+  end
+
   def test_tls_and_a_password
     Dir.mktmpdir do |dir|
       assert system("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",

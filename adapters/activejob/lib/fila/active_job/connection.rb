@@ -27,14 +27,25 @@ module Fila
       end
 
       def call(*command)
-        @mutex.synchronize { redis.call(*command.map { |part| part.is_a?(String) ? part : part.to_s }) }
+        @mutex.synchronize { redis.call(*strings(command)) }
+      end
+
+      # Commands on queues, whose names are their first arguments, in one round trip. A refusal is an error in the place of the reply.
+      def batch(commands)
+        replies = transact(commands)
+        missing = replies.each_index.select { |i| refused?(replies[i], "NOQUEUE") }
+        unless missing.empty?
+          commands.values_at(*missing).map { |command| command[1] }.uniq.each { |queue| create(queue) }
+          missing.zip(transact(commands.values_at(*missing))) { |i, reply| replies[i] = reply }
+        end
+        replies
       end
 
       # A command on queues, which are created when they are missing.
       def on(*queues)
         yield
       rescue Redis::CommandError => e
-        raise unless e.message.start_with?("NOQUEUE")
+        raise unless refused?(e, "NOQUEUE")
 
         queues.each { |queue| create(queue) }
         yield
@@ -50,6 +61,27 @@ module Fila
       end
 
       private
+
+      # In a transaction each reply is known; of a pipeline redis-rb 4 raises the first error and hides what became of the others. One
+      # that is refused as a whole, such as by a hook, has stored nothing: then its halves are sent.
+      def transact(commands)
+        @mutex.synchronize do
+          redis.pipelined { |pipeline| [["MULTI"], *commands, ["EXEC"]].each { |command| pipeline.call(*strings(command)) } }.last
+        end
+      rescue Redis::CommandError => e
+        raise if refused?(e, "MISCONF") # it may have been stored
+        return [e] if commands.one?
+
+        commands.each_slice((commands.size + 1) / 2).flat_map { |half| transact(half) }
+      end
+
+      def strings(command)
+        command.map { |part| part.is_a?(String) ? part : part.to_s }
+      end
+
+      def refused?(reply, code)
+        reply.is_a?(StandardError) && reply.message.start_with?(code)
+      end
 
       def redis
         @redis = nil if @pid != Process.pid
