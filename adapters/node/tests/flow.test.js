@@ -39,6 +39,7 @@ describe('a flow', { concurrency: true }, () => {
     assert.equal(await book.job.waitUntilFinished(patience), '2')
     assert.equal(await book.children[0].job.waitUntilFinished(patience), '3')
     assert.equal(await book.children[0].children[2].job.waitUntilFinished(patience), undefined)
+    assert.deepEqual(await Promise.all(book.children.map(child => child.job.waitUntilFinished(patience))), ['3', undefined])
     assert.deepEqual(order.filter(data => typeof data === 'string'), ['chapter', 'book'])
     assert.ok(order.indexOf('chapter') > Math.max(...[1, 2, 3].map(n => order.indexOf(n))), `${order}`)
     assert.equal(order.length, 6)
