@@ -94,8 +94,8 @@ func (t *cronTable) check(c *core, bad report) {
 // repeats a tick. Otherwise the first tick is the first one after now. A tick in the round
 // under way is made again, with the new content.
 //
-// Errors: an unknown queue, ErrInvalid for a message that would expire before it is ready
-// or for an entry above the limit, ErrNoBudget for a budget that does not exist, ErrMisconf while
+// Errors: an unknown queue, ErrInvalid for a message that would expire before it is ready, that
+// an ordered queue does not take, or for an entry above the limit, ErrNoBudget for a budget that does not exist, ErrMisconf while
 // the store takes no writes.
 func (tx *Tx) SetCron(cr *Cron) error {
 	c := tx.core
@@ -154,6 +154,9 @@ func (c *core) checkCronTarget(cr *Cron) error {
 	}
 	q, err := c.queueToChange(req.Queue)
 	if err != nil {
+		return err
+	}
+	if err := q.checkOrder(req); err != nil {
 		return err
 	}
 	_, err = c.lifetime(q, req.TTL, c.now+int64(req.Delay))

@@ -423,6 +423,17 @@ func TestCronRefusals(t *testing.T) {
 	if err := set("a", "nowhere"); !errors.Is(err, ErrNoQueue) {
 		t.Error(err)
 	}
+	w.queue("o", orderedQueue())
+	for name, change := range map[string]func(*Enqueue){
+		"DELAY": func(m *Enqueue) { m.Delay = time.Second }, "PRIORITY": func(m *Enqueue) { m.Priority = new(uint8(9)) },
+	} {
+		cr := minutely(CatchUpLast)
+		change(&cr.Message)
+		cr.Message.Queue = "o"
+		if err := errors.Join(w.PrepareCron(&cr), w.do(func(tx *Tx) error { return tx.SetCron(&cr) })); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s for an ordered queue: %v", name, err)
+		}
+	}
 	if err := errors.Join(set("a", "q"), set("b", "q"), set("a", "q")); err != nil {
 		t.Error(err)
 	}
