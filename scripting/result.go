@@ -42,6 +42,9 @@ func enqueueDecision(res result, limits *hook.Limits) (hook.EnqueueDecision, err
 			return decideAttribute(&d, v, name, limits)
 		}
 	})
+	if most, ok := d.Retry.MaxBackoff.Value(); ok && err == nil && most < d.Retry.Backoff.Or(0) {
+		err = complain("max_backoff_ms", fmt.Sprintf("is %d, it must not be below backoff_ms, %d", most, d.Retry.Backoff.Or(0)))
+	}
 	if err != nil {
 		return hook.SafeEnqueue(), err
 	}

@@ -35,6 +35,7 @@ func TestResultsAreTakenAsTheyAre(t *testing.T) {
 		`{ budgets = { ("b"):rep(512) } }`:           {Budgets: []string{strings.Repeat("b", 512)}},
 		`{ charge = 1e12 }`:                          {Charge: new(int64(1e12))},
 		`{ max_attempts = 0, backoff_ms = 0 }`:       {Retry: queueset.Retries{MaxAttempts: 1, Backoff: 1}},
+		`{ max_backoff_ms = 5, backoff_ms = 5 }`:     {Retry: queueset.Retries{Backoff: queueset.Some(5), MaxBackoff: queueset.Some(5)}},
 		`{ max_backoff_ms = 3153600000000 }`:         {Retry: queueset.Retries{MaxBackoff: queueset.Some(3153600000000)}},
 	} {
 		h := load(t, s, hook.OnEnqueue, "function on_enqueue(msg) return "+result+" end")
@@ -93,6 +94,7 @@ func TestWrongResultsAreErrorsThatSayWhy(t *testing.T) {
 		`{ charge = 1 / 0 }`:                        "'charge' must be a whole number",
 		`{ max_attempts = 4294967296 }`:             "'max_attempts' is 4294967296, it must be between 0 and 4294967295",
 		`{ backoff_ms = -1 }`:                       "'backoff_ms' is -1, it must be between 0 and 3153600000000",
+		`{ max_backoff_ms = 10, backoff_ms = 11 }`:  "'max_backoff_ms' is 10, it must not be below backoff_ms, 11",
 		`{ max_backoff_ms = "1" }`:                  "'max_backoff_ms' must be a number, not a string",
 		`{ throttle_keys = "a" }`:                   "'throttle_keys' must be a list, not a string",
 		`{ throttle_keys = { "a", 7 } }`:            "'throttle_keys' [2] must be a string",

@@ -30,7 +30,8 @@ func (r *Retries) Check() error {
 	return nil
 }
 
-// With returns these retries, which may be nil, with what is given of others in their place. It changes neither.
+// With returns these retries, which may be nil, with what is given of others in their place. One of the two backoffs of others
+// has the other one of these give way, so that the longest is not below the first. It changes neither.
 func (r *Retries) With(others Retries) *Retries {
 	if others == (Retries{}) {
 		return r
@@ -42,6 +43,13 @@ func (r *Retries) With(others Retries) *Retries {
 	of.MaxAttempts = others.MaxAttempts.orElse(of.MaxAttempts)
 	of.Backoff = others.Backoff.orElse(of.Backoff)
 	of.MaxBackoff = others.MaxBackoff.orElse(of.MaxBackoff)
+	switch {
+	case of.Backoff == 0 || of.MaxBackoff == 0:
+	case others.MaxBackoff == 0:
+		of.MaxBackoff = max(of.MaxBackoff, of.Backoff)
+	case others.Backoff == 0:
+		of.Backoff = min(of.Backoff, of.MaxBackoff)
+	}
 	return &of
 }
 

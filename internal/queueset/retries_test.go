@@ -15,6 +15,17 @@ func TestRetriesTakeThePlaceOfWhatIsGiven(t *testing.T) {
 	if *first != (Retries{MaxAttempts: Some(0), Backoff: Some(5)}) || *second != (Retries{Some(0), Some(0), Some(9)}) {
 		t.Errorf("%v, then %v", *first, *second)
 	}
+	for _, x := range []struct{ of, others, want Retries }{
+		{Retries{MaxBackoff: Some(9)}, Retries{Backoff: Some(20)}, Retries{Backoff: Some(20), MaxBackoff: Some(20)}},
+		{Retries{MaxBackoff: Some(9)}, Retries{Backoff: Some(8)}, Retries{Backoff: Some(8), MaxBackoff: Some(9)}},
+		{Retries{Backoff: Some(20)}, Retries{MaxBackoff: Some(9)}, Retries{Backoff: Some(9), MaxBackoff: Some(9)}},
+		{Retries{Backoff: Some(20)}, Retries{Backoff: Some(3)}, Retries{Backoff: Some(3)}},
+		{Retries{MaxBackoff: Some(9)}, Retries{MaxBackoff: Some(0)}, Retries{MaxBackoff: Some(0)}},
+	} {
+		if got := x.of.With(x.others); *got != x.want || got.Check() != nil {
+			t.Errorf("%v with %v: %v", x.of, x.others, *got)
+		}
+	}
 	if n, ok := second.MaxAttempts.Value(); n != 0 || !ok || second.MaxAttempts.Or(7) != 0 || Optional(0).Or(7) != 7 {
 		t.Errorf("0 that is given: %d, %v", n, ok)
 	}
