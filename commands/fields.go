@@ -50,7 +50,6 @@ func (f *fields) blob(name string, b []byte) {
 	*f = append(*f, field{name: name, more: b, kind: fieldMore})
 }
 
-// flag adds 1 or 0: client libraries disagree on booleans of RESP3.
 // maybe adds a text, nil if it is none.
 func (f *fields) maybe(name string, b []byte) {
 	if b == nil {
@@ -60,6 +59,7 @@ func (f *fields) maybe(name string, b []byte) {
 	f.blob(name, b)
 }
 
+// flag adds 1 or 0: client libraries disagree on booleans of RESP3.
 func (f *fields) flag(name string, set bool) {
 	if set {
 		f.number(name, 1)

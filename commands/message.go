@@ -18,7 +18,7 @@ func get() Spec {
 			"throttle is an array, headers a map. What does not apply is nil. error and the times of failures are those of a message that has failed, or of its life before it died, and so is cause, where it was named; " +
 			"reason, origin, died_at, dead_attempts and dead_deliveries say how it died. " +
 			"progress is what the consumer of a leased message has said last with FILA.EXTEND. " +
-			"first_leased_at is known in a queue with KEEPDONE only; acked_at and result are those of a done message, which has no payload, and the first 1 KiB of its headers unless a restart came between its last delivery and the ack. " +
+			"first_leased_at is known in a queue with KEEPDONE only; acked_at and result are those of a done message, of which payload, weight, throttle, cost, budgets and charge are nil, and the first 1 KiB of its headers are known unless a restart came between its last delivery and the ack. " +
 			"With ATTEMPTS the last field is attempts: the last ten attempts that have failed, the oldest first, also those before the message died or was redriven, as maps: " +
 			attemptFields(&engine.Failure{}).names() + ". outcome is nacked or expired, error has at most 256 bytes and consumer 64; attempt begins at 1 again where the message has died or was redriven.",
 		Flags: []string{"readonly"},
@@ -102,9 +102,13 @@ func viewFields(v *engine.View) *fields {
 	f.text("queue", v.Queue)
 	f.text("status", v.Status)
 	f.text("key", v.Key)
-	f.attributes(&v.Meta, "weight")
+	meta := &v.Meta
+	if v.Status == engine.StatusDone {
+		meta = nil // a record of what is done has none of it
+	}
+	f.attributes(meta, "weight")
 	f.number("priority", int64(v.Priority))
-	f.attributes(&v.Meta, "throttle")
+	f.attributes(meta, "throttle")
 	f.number("attempt", int64(v.Attempt))
 	f.number("deliveries", int64(v.Deliveries))
 	f.at("enqueued_at", v.EnqueuedAt)
@@ -133,7 +137,7 @@ func viewFields(v *engine.View) *fields {
 	f.at("last_failed_at", v.LastFailed)
 	f.limit("dead_attempts", uint64(d.Attempts))
 	f.limit("dead_deliveries", uint64(d.Deliveries))
-	f.attributes(&v.Meta, "cost", "expires_at", "budgets", "charge", "unique", later)
+	f.attributes(meta, "cost", "expires_at", "budgets", "charge", "unique", later)
 	f.optional("progress", v.Progress)
 	f.at("first_leased_at", v.FirstLeasedAt)
 	f.at("acked_at", v.AckedAt)

@@ -122,10 +122,14 @@ func retries(m *engine.Meta) queueset.Retries {
 	return *m.Retries
 }
 
-// attributes adds attributes by the names of their fields, in the order of the table.
+// attributes adds attributes by the names of their fields, in the order of the table; of no message, which are not known, nil.
 func (f *fields) attributes(m *engine.Meta, names ...string) {
 	for i, a := range attributes() {
-		if slices.Contains(names, a.name) || i >= placed && slices.Contains(names, later) {
+		switch {
+		case !slices.Contains(names, a.name) && (i < placed || !slices.Contains(names, later)):
+		case m == nil:
+			f.optional(a.name, "")
+		default:
 			a.show(f, a.name, m)
 		}
 	}

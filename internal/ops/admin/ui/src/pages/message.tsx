@@ -156,7 +156,7 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	some("Longest backoff", maybe(m.max_backoff_ms) === null ? "" : duration(num(m.max_backoff_ms)));
 	some("Died in", text(m.origin));
 	some("Attempts before it died", text(m.dead_attempts));
-	return all;
+	return all.filter(([, v]) => v !== ""); // weight and cost of a done message are not known
 }
 
 function Payload({ payload, name, title = "Payload" }: { payload: Bytes; name: string; title?: string }) {
