@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -156,11 +157,8 @@ func (c *core) checkCronTarget(cr *Cron) error {
 	if err != nil {
 		return err
 	}
-	if err := q.checkOrder(req); err != nil {
-		return err
-	}
 	_, err = c.lifetime(q, req.TTL, c.now+int64(req.Delay))
-	return err
+	return cmp.Or(q.checkOrder(req), err)
 }
 
 // putCron writes the record of an entry, without the content of its message.

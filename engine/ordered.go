@@ -161,16 +161,14 @@ func (c *core) retryingOf(k *fairKey, id ID) *message {
 func (q *queue) checkOrder(req *Enqueue) error {
 	var option string
 	switch {
-	case !q.ordered():
+	case !q.ordered() || req.Priority == nil && req.Delay <= 0 && req.At <= 0:
 		return nil
 	case req.Priority != nil:
 		option = "PRIORITY"
 	case req.Delay > 0:
 		option = "DELAY"
-	case req.At > 0:
-		option = "AT"
 	default:
-		return nil
+		option = "AT"
 	}
 	return fmt.Errorf("%w: %q is ordered and takes no %s, FILA.QUEUE ALTER %s ORDERED OFF allows it while the queue is empty", ErrInvalid, q.name, option, q.name)
 }

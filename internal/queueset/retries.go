@@ -31,7 +31,7 @@ func (r *Retries) Check() error {
 }
 
 // With returns these retries, which may be nil, with what is given of others in their place. One of the two backoffs of others
-// has the other one of these give way, so that the longest is not below the first. It changes neither.
+// takes precedence over the other one of these, which is adapted so that the longest is not below the first. It changes neither.
 func (r *Retries) With(others Retries) *Retries {
 	if others == (Retries{}) {
 		return r
