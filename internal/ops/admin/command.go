@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -28,6 +29,48 @@ func (s *Server) command(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, client.AppendJSON(nil, reply))
+}
+
+// queue answers with the figures of one queue: what scales workers often knows only how to fetch a number in JSON.
+func (s *Server) queue(w http.ResponseWriter, r *http.Request) {
+	if !s.requests.take() {
+		refuse(w, r, busy("requests"))
+		return
+	}
+	defer s.requests.leave()
+	figures, err := s.figuresOf(r, r.PathValue("name"))
+	if err != nil {
+		refuse(w, r, err)
+		return
+	}
+	answer(w, http.StatusOK, client.AppendJSON(nil, figures))
+}
+
+// figuresOf returns the map of a queue of FILA.FIGURES, which is a page with that queue alone. The age of the oldest
+// ready message is 0 if none is ready: what scales workers takes numbers only.
+func (s *Server) figuresOf(r *http.Request, queue string) (any, error) {
+	c, err := s.open(r)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(r.Context(), commandTime)
+	defer cancel()
+	reply, err := c.Do(ctx, "FILA.FIGURES", "QUEUE", queue)
+	if err != nil {
+		return nil, err
+	}
+	if page, ok := reply.([]any); ok && len(page) == 2 {
+		for _, m := range client.Maps(page[1]) {
+			for i, f := range m {
+				if f.Name == "oldest_ready_ms" && f.Value == nil {
+					m[i].Value = int64(0)
+				}
+			}
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("FILA.FIGURES QUEUE: %v instead of a page with one queue", reply)
 }
 
 // execute returns the reply of the command in a request.

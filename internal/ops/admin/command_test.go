@@ -38,6 +38,30 @@ func TestACommandIsAnsweredAsJSON(t *testing.T) {
 	}
 }
 
+func TestTheFiguresOfAQueueAreFetchedByItsName(t *testing.T) {
+	s := serve(t, newBroker(t), nil)
+	s.run(200, "FILA.QUEUE CREATE jobs")
+	s.run(200, "FILA.QUEUE CREATE a/b")
+	s.run(200, "FILA.ENQUEUE a/b x")
+	for path, ready := range map[string]float64{"/v1/queues/jobs": 0, "/v1/queues/a%2Fb": 1} {
+		got := s.do("GET", path, "")
+		if figures := got.json(t); got.status != 200 || figures["ready"] != ready || figures["state"] == nil || figures["oldest_ready_ms"] != 0.0 && ready == 0 {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := s.do("GET", "/v1/queues/none", ""); got.status != http.StatusNotFound || got.json(t)["code"] != "NOQUEUE" {
+		t.Errorf("a queue that is not there: %d %s", got.status, got.body)
+	}
+	for _, path := range []string{"/v1/queues/", "/v1/queues", "/v1/queues/a/b"} {
+		if got := s.do("GET", path, ""); got.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := s.do("POST", "/v1/queues/jobs", ""); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", got.status)
+	}
+}
+
 func TestArgumentsAndRepliesAreBinarySafe(t *testing.T) {
 	s := serve(t, newBroker(t), nil)
 	for _, x := range []struct{ body, want string }{

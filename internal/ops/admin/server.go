@@ -85,15 +85,16 @@ func (s *Server) Close(ctx context.Context) {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]http.HandlerFunc{
-		"GET /healthz":       s.healthz,
-		"GET /readyz":        s.readyz,
-		"GET /metrics":       s.metrics,
-		"POST /v1/command":   s.command,
-		"GET /v1/events":     s.events,
-		"GET /v1/live":       s.live,
-		"GET /v1/session":    s.about,
-		"POST /v1/session":   s.login,
-		"DELETE /v1/session": s.logout,
+		"GET /healthz":          s.healthz,
+		"GET /readyz":           s.readyz,
+		"GET /metrics":          s.metrics,
+		"POST /v1/command":      s.command,
+		"GET /v1/queues/{name}": s.queue,
+		"GET /v1/events":        s.events,
+		"GET /v1/live":          s.live,
+		"GET /v1/session":       s.about,
+		"POST /v1/session":      s.login,
+		"DELETE /v1/session":    s.logout,
 	} {
 		mux.HandleFunc(pattern, h)
 	}
