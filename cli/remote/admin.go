@@ -155,7 +155,7 @@ and after. It takes the right to FILA.AUDIT.`,
 			name: "slowlog", short: "Show the commands that took long, the newest first",
 			run: (*call).slowlog, columns: "id at duration_us command client", none: "no slow commands",
 			options: []option{
-				{"count", "", number, "the newest `n`, 20 unless it is given; -1: all"},
+				{"count", "", signed, "the newest `n`, 20 unless it is given; -1: all"},
 				{"reset", "", yes, "forget them"},
 			},
 			examples: []string{"fila slowlog", "fila slowlog --count 5 -o json"},

@@ -15,7 +15,7 @@ func (o *option) register(fs *pflag.FlagSet) {
 		fs.String(o.name, "", o.usage)
 	case texts, pairs:
 		fs.StringArray(o.name, nil, o.usage)
-	case number:
+	case number, signed:
 		fs.Int64(o.name, 0, o.usage)
 	case millis:
 		fs.Duration(o.name, 0, o.usage)
@@ -24,6 +24,15 @@ func (o *option) register(fs *pflag.FlagSet) {
 	case when:
 		fs.String(o.name, "", o.usage)
 	}
+}
+
+// check refuses a value of the flag that cannot be. What is sent is judged by the broker.
+func (c *call) check(o *option) error {
+	below := o.token == "" && (o.kind == number && c.number(o.name) < 0 || o.kind == millis && c.duration(o.name) < 0)
+	if below {
+		return usagef("--%s must not be negative, and %s is", o.name, c.flags.Lookup(o.name).Value)
+	}
+	return nil
 }
 
 // words are what is sent for the flag.
@@ -66,7 +75,7 @@ func (c *call) words(o *option) ([]string, error) {
 			return nil, usagef("--%s %w", o.name, err)
 		}
 		return []string{o.token, strconv.FormatInt(at, 10)}, nil
-	case text, number:
+	case text, number, signed:
 	}
 	return []string{o.token, f.Value.String()}, nil
 }

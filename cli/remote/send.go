@@ -43,6 +43,11 @@ func (c *call) execute(ctx context.Context, args []string) error {
 	if run == nil {
 		run = (*call).sendRow
 	}
+	for i := range c.options {
+		if err := c.check(&c.options[i]); err != nil {
+			return err
+		}
+	}
 	err = c.confirm()
 	if err == nil {
 		err = run(c)

@@ -39,10 +39,28 @@ func (c *call) spoken(err error) error {
 		text += c.nearQueues()
 	}
 	said := strings.Replace(err.Error(), refusal.Text, text, 1)
-	if refusal.Text == "" || said == err.Error() {
-		return err
+	if refusal.Text != "" && said != err.Error() {
+		err = &spokenError{said, err}
 	}
-	return &spokenError{said, err}
+	if c.wrong(refusal.Code, text) {
+		return UsageError{err}
+	}
+	return err
+}
+
+// wrong says whether a refusal is about what was typed, in its own words, and not about what the broker holds.
+func (c *call) wrong(code, text string) bool {
+	about := func(o option) bool {
+		return o.token != "" && c.given(o.name) && strings.HasPrefix(text, "--"+o.name+" ")
+	}
+	switch code {
+	case "ERR":
+		return strings.HasPrefix(text, "syntax error") || strings.Contains(text, " must be ") || slices.ContainsFunc(c.options, about)
+	case "INVALID":
+		text = strings.TrimPrefix(text, "not allowed: ")
+		return slices.ContainsFunc(c.options, about)
+	}
+	return false
 }
 
 // typedCommands replaces commands of the broker by those of the table that send them.

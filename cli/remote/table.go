@@ -59,7 +59,8 @@ const (
 	text   kind = iota // one word
 	texts              // one word, several times: the token is sent before each
 	pairs              // name=value, several times: token, name, value
-	number             // a whole number
+	number             // a whole number; one that is not sent is not negative
+	signed             // a whole number, which is not sent
 	millis             // a duration such as 90s, sent in milliseconds
 	yes                // nothing: the token alone is sent
 	when               // a time or an age, sent in Unix milliseconds
