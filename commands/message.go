@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"bytes"
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -163,15 +165,8 @@ func cancel() Spec {
 		Room:   words("id", cancelRoom),
 		Memory: "512 bytes for each id, no payloads",
 		Parse: func(_ *Session, in *input) (call, error) {
-			c := &cancelCall{req: engine.Cancel{Queue: in.Text("queue")}}
-			for _, word := range in.List("id") {
-				r, err := engine.ParseReceipt(word)
-				if err != nil {
-					return nil, err
-				}
-				c.req.IDs = append(c.req.IDs, r.ID)
-			}
-			return c, nil
+			ids, err := messageIDs(in.List("id"))
+			return &cancelCall{req: engine.Cancel{Queue: in.Text("queue"), IDs: ids}}, err
 		},
 	}
 }
@@ -257,7 +252,7 @@ func redrive() Spec {
 		Summary: "Moves dead messages back to where each came from; their attempts start again. Returns how many. " +
 			"RATE limits how many are moved in any second. A redrive that takes longer than a second returns how many it has moved so far and goes on in the background; " +
 			"FILA.STATS of the queue shows its progress, and STOP ends it. CAUSE moves only messages of a cause, such as that of a group of FILA.BROWSE GROUP ERROR, several CAUSE those of any of them; ERROR only those whose error matches, " +
-			"FROM only those that died in that queue, and HEADER, PAYLOAD, SINCE and UNTIL those that a search of FILA.BROWSE finds with them; of dead messages the times are those of their death, so that UNTIL keeps out what dies meanwhile.",
+			"FROM only those that died in that queue, ID, which may be repeated, only those messages, and HEADER, PAYLOAD, SINCE and UNTIL those that a search of FILA.BROWSE finds with them; of dead messages the times are those of their death, so that UNTIL keeps out what dies meanwhile.",
 		Reply: "How many messages were moved, with STOP by the redrive that was running. Each message moves atomically; those that are leased or wait for their time, " +
 			"and those whose queue is missing, full or paused, or has another message with their UNIQUE id, stay. One redrive of a queue runs at a time; a restart ends it, so run it again.",
 		Flags:  []string{"write"},
@@ -275,6 +270,7 @@ func redrive() Spec {
 			{Name: "text", Type: String, Token: "PAYLOAD", Optional: true},
 			{Name: "ms", Type: Integer, Token: "SINCE", Optional: true},
 			{Name: "ms", Type: Integer, Token: "UNTIL", Optional: true},
+			{Name: "id", Type: String, Token: "ID", Optional: true, Multiple: true},
 			{Name: "stop", Type: PureToken, Token: "STOP", Optional: true},
 		},
 		Examples: []Example{
@@ -302,17 +298,35 @@ func parseRedrive(_ *Session, in *input) (call, error) {
 	}
 	if !in.Has("stop") {
 		req := engine.Redrive{DLQ: in.Text("dlq"), Count: int(in.Integer("count", 0)), Key: in.Text("key"), To: in.Text("to"), Rate: int(in.Integer("rate", 0))}
-		if req.Filter = parseFilter(in); in.Has("from") {
-			if req.Filter == nil {
-				req.Filter = new(engine.Filter)
-			}
+		if req.Filter = parseFilter(in); in.Has("from") || in.Has("id") {
+			req.Filter = cmp.Or(req.Filter, new(engine.Filter))
 			req.Filter.Origin = string(in.Bytes("from"))
+		}
+		var words [][]byte
+		in.Each("id", func(id [][]byte) { words = append(words, id[0]) })
+		if ids, err := messageIDs(words); err != nil {
+			return nil, err
+		} else if ids != nil {
+			slices.SortFunc(ids, func(a, b engine.ID) int { return bytes.Compare(a[:], b[:]) })
+			req.Filter.IDs, req.Count = ids, min(cmp.Or(req.Count, len(ids)), len(ids)) // the rest of the queue need not be read
 		}
 		return answerInt(func(tx *engine.Tx) (int, error) { return tx.Redrive(&req) }), nil
 	}
-	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "cause", "from", "header", "payload", "since", "until"}, in.Has) {
+	if slices.ContainsFunc([]string{"count", "key", "to", "rate", "error", "cause", "from", "header", "payload", "since", "until", "id"}, in.Has) {
 		return nil, command.Refuse("ERR", "STOP stands alone, usage: "+in.Cmd.UsageLine())
 	}
 	dlq := in.Text("dlq")
 	return answerInt(func(tx *engine.Tx) (int, error) { return tx.StopRedrive(dlq) }), nil
+}
+
+// messageIDs reads ids of messages.
+func messageIDs(words [][]byte) (ids []engine.ID, err error) {
+	for _, word := range words {
+		r, err := engine.ParseReceipt(word)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, r.ID)
+	}
+	return ids, nil
 }

@@ -28,7 +28,7 @@ func stats() Spec {
 			"memory_held is what fairness keys, messages and payloads take of it, at least. " +
 			"keys_without_credit are fairness keys that have come up and that a budget did not cover, see docs/explanation/budgets.md. " +
 			"results are those stored since the start, result_waits the requests that wait for one. replaced counts messages whose place another has taken, by REPLACE; these are not in enqueued. published counts messages to topics, unmatched those that met no binding, copies what queues have stored of them. " +
-			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_causes are those of its CAUSE, none for any; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken. " +
+			"redrive_... tell of the FILA.REDRIVE of a dead-letter queue that runs or was the last; redrive_to is nil for back to where each came from, redrive_error and redrive_from for messages of any error and queue; redrive_causes are those of its CAUSE, none for any; redrive_search is 1 if it has conditions beyond those, such as HEADER or ID; redrive_looked counts also those that were not to be moved, redrive_taken those of redrive_skipped whose UNIQUE id another message has taken. " +
 			"state is that of the queue's ready messages, a word of FILA.KEYS: what stops one of them comes before what only lacks a consumer. reason says which part of them is stopped, by what and how long, or why the next one is not delivered.",
 		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
 		Examples: []Example{
@@ -120,6 +120,7 @@ func (c *queueStatsCall) fields() *fields {
 	f.state(&c.state)
 	f.count("replaced", c.counts.Replaced)
 	f.texts("redrive_causes", c.moving.Causes)
+	f.flag("redrive_search", c.moving.Search)
 	return &f
 }
 

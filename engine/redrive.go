@@ -319,14 +319,14 @@ const redriveShown = 512
 type RedriveInfo struct {
 	Running        bool
 	Moved, Skipped int64
-	Taken          int64  // of the skipped ones, those whose unique id another message has
-	Looked         int64  // messages looked at so far
+	Taken, Looked  int64  // of the skipped ones, those whose unique id another message has; messages looked at so far
 	To             string // "": the queue in which each message died
 	Rate           int    // messages a second; 0: no limit
 	StartedAt      time.Time
 	Error          *string  // only messages whose error is like this, cut at redriveShown; nil: any
 	From           string   // only messages that died in this queue, cut at redriveShown; "": any
 	Causes         []string // only messages with one of these causes, the first ten, cut at half of redriveShown; nil: any
+	Search         bool     // only messages that meet further conditions of the request, which are not shown
 }
 
 // RedriveInfo describes the running or the last redrive of a queue since the last start or
@@ -338,7 +338,7 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 	}
 	j := q.redrive
 	info := RedriveInfo{
-		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Taken: int64(j.taken), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began),
+		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Taken: int64(j.taken), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began), Search: j.req.Key != "" || j.req.Count > 0 || j.req.Filter.Searches(),
 	}
 	if f := j.req.Filter; f != nil {
 		info.From, info.Causes = errtext.Clip(f.Origin, redriveShown), causes.Shown(f.Causes, redriveShown/2)

@@ -32,6 +32,7 @@ interrupted; --stop ends it.`,
 			options: []option{
 				{"count", "COUNT", number, "at most `n` messages"},
 				{"key", "KEY", text, "only those of a fairness `key`"},
+				{"id", "ID", texts, "only the message with this `id`; may be repeated"},
 				{"cause", "CAUSE", texts, "only those of a `cause`, such as that of a group of fila errors; may be repeated"},
 				{"error", "ERROR", text, "only those whose error matches a `pattern`"},
 				{"from", "FROM", text, "only those that died in this `queue`"},

@@ -3,6 +3,7 @@ package search
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,12 +16,13 @@ import (
 // Filter selects messages by their records in the store; nil selects all. What is set must
 // all agree.
 type Filter struct {
-	Header  string   // name of a header that must have a value like Value; "": any headers
-	Value   string   // glob pattern
-	Payload []byte   // what the payload must contain; empty: anything
-	Error   *string  // what the last error must be like, see matchError; nil: anything
-	Causes  []string // the cause of the last failure must be one of these; nil: anything
-	Origin  string   // the queue in which the message must have died; "": any, or none
+	Header  string       // name of a header that must have a value like Value; "": any headers
+	Value   string       // glob pattern
+	Payload []byte       // what the payload must contain; empty: anything
+	Error   *string      // what the last error must be like, see matchError; nil: anything
+	Causes  []string     // the cause of the last failure must be one of these; nil: anything
+	IDs     []storage.ID // the message must be one of these, which are in order; nil: any
+	Origin  string       // the queue in which the message must have died; "": any, or none
 	// The time at which the message came into its queue must be within these, both inclusive
 	// and in Unix milliseconds: a dead message when it died, another one when it was enqueued.
 	Since, Until int64 // 0: no bound
@@ -36,6 +38,8 @@ const (
 	// WorkMax bounds the work of one page: the bytes of the records that are
 	// looked at and what the filter does with them. Without a filter PageBytes ends a page before.
 	WorkMax = 64 << 20
+	// IDsMax bounds the messages that a filter names.
+	IDsMax = 1000
 	// recordWork is the work of reading a message of few bytes.
 	recordWork = 1 << 10
 )
@@ -60,6 +64,9 @@ func (f *Filter) Check(most int) (tooBig bool, err error) {
 	}
 	if err := causes.Check(f.Causes, most); err != nil {
 		return true, err
+	}
+	if n := len(f.IDs); n > IDsMax {
+		return true, fmt.Errorf("%d times ID, at most %d in a command", n, IDsMax)
 	}
 	if len(f.Payload) > most {
 		return true, fmt.Errorf("the text of PAYLOAD has %d bytes, the limit is %d", len(f.Payload), most)
@@ -125,7 +132,7 @@ func (f *Filter) Match(r *Record) (ok bool, work int) {
 		return true, 0
 	}
 	work = recordWork
-	if !f.within(r.arrived()) {
+	if !f.names(r.ID) || !f.within(r.arrived()) {
 		return false, work
 	}
 	if d := r.Message.Dead; f.Origin != "" && (d == nil || d.Queue != f.Origin) {
@@ -146,6 +153,17 @@ func (f *Filter) Match(r *Record) (ok bool, work int) {
 		return false, work
 	}
 	return bytes.Contains(r.Message.Payload, f.Payload), work
+}
+
+// Searches reports whether it selects by more than an error, a cause and the queue of the death.
+func (f *Filter) Searches() bool {
+	return f != nil && (f.Header != "" || len(f.Payload) > 0 || f.IDs != nil || f.Since > 0 || f.Until > 0)
+}
+
+// names reports whether a message is one of those that the filter names, or it names none.
+func (f *Filter) names(id storage.ID) bool {
+	_, named := slices.BinarySearchFunc(f.IDs, id, func(a, b storage.ID) int { return bytes.Compare(a[:], b[:]) })
+	return named || f.IDs == nil
 }
 
 // within reports whether a time in Unix nanoseconds is within the bounds.

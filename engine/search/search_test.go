@@ -267,3 +267,20 @@ func TestAWalkSeesEachEndOnce(t *testing.T) {
 		}
 	}
 }
+
+// A filter with ids selects these messages, and has a bound.
+func TestAFilterSelectsMessagesByTheirIDs(t *testing.T) {
+	a, b := storage.ID{1}, storage.ID{2}
+	c := storage.ID{3}
+	f := &Filter{IDs: []storage.ID{a, c}}
+	for id, want := range map[storage.ID]bool{a: true, b: false, c: true} {
+		if got, _ := f.Match(&Record{ID: id}); got != want {
+			t.Errorf("%v is selected: %v, want %v", id, got, want)
+		}
+	}
+	for n, want := range map[int]bool{IDsMax: false, IDsMax + 1: true} {
+		if tooBig, err := (&Filter{IDs: make([]storage.ID, n)}).Check(100); tooBig != want || (err != nil) != want {
+			t.Errorf("%d ids: too big is %v, %v", n, tooBig, err)
+		}
+	}
+}

@@ -3,8 +3,12 @@ package dashboard
 import (
 	"fmt"
 	"testing"
+	"time"
+
+	"github.com/go-rod/rod/lib/proto"
 
 	"github.com/faisca/fila/internal/client"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // What a search has found is counted, then cancelled or rescheduled at a rate, with the command line beneath it; boxes
@@ -77,6 +81,114 @@ func TestASearchAmongDeadLettersIsRedriven(t *testing.T) {
 	x.wait("1 have died again")
 	if n := b.do("FILA.STATS", "orders.dlq").(client.Map).Int("dead"); n != 3 {
 		t.Errorf("%d messages are dead, want the two others and the one that died again", n)
+	}
+	x.wantQuiet()
+}
+
+// What waits for its time is released; what does not is left out.
+func TestFoundMessagesAreReleased(t *testing.T) {
+	t.Parallel()
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	b.enqueue(12, "orders", "later", "KEY", "acme", "DELAY", "3600000")
+	b.enqueue(5, "orders", "now", "KEY", "acme")
+	b.enqueue(7, "orders", "later", "KEY", "globex", "DELAY", "3600000")
+	x := open(t, browse(t), b.url, "#/queues/orders/messages?key=acme")
+	x.click("button", "Release all that are found")
+	x.wait("Release 12 messages")
+	x.wait("FILA.RESCHEDULE orders")
+	x.click("button", "Release 12 messages")
+	x.wait("12 of 12 released")
+	if stats := b.do("FILA.STATS", "orders").(client.Map); stats.Int("ready") != 17 || stats.Int("delayed") != 7 {
+		t.Errorf("%d messages are ready and %d delayed, want 17 and 7", stats.Int("ready"), stats.Int("delayed"))
+	}
+	x.wantQuiet()
+}
+
+// A batch that the page sends ends with its page: when another page is opened, which says so, and when the tab is closed.
+func TestABatchEndsWithItsPage(t *testing.T) {
+	testkit.AtLength(t)
+	t.Parallel()
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders", "NODLQ")
+	b.enqueue(500, "orders", "x")
+	x := open(t, browse(t), b.url, "#/")
+	ready := func() int64 { return b.do("FILA.STATS", "orders").(client.Map).Int("ready") }
+	begin := func() {
+		t.Helper()
+		x.visit("#/queues/orders/messages?status=ready")
+		x.click("button", "Cancel all that are found")
+		x.wait("when it is closed, it ends")
+		x.fill("textbox", "Type orders to confirm", "orders")
+		x.fill("spinbutton", "Messages per second", "20")
+		before := ready()
+		x.click("button", fmt.Sprintf("Cancel %d messages", before))
+		x.wait("It ends when this page is closed.")
+		testkit.Eventually(t, "the batch is under way", func() bool { return ready() < before })
+	}
+	ended := func(how string) {
+		t.Helper()
+		left := int64(-1)
+		testkit.Eventually(t, "the last command has been done", func() bool {
+			before := left
+			left = ready()
+			return before == left
+		})
+		left = ready()
+		pass(2 * time.Second)
+		if now := ready(); now != left || now == 0 {
+			t.Errorf("%s: %d messages are left after two seconds, and were %d", how, now, left)
+		}
+	}
+	begin()
+	x.click("link", "Keys")
+	x.wait("Cancel: stopped with its page, ")
+	ended("another page")
+	begin()
+	x.wantQuiet()
+	if _, err := (proto.TargetCloseTarget{TargetID: x.TargetID}).Call(x.Browser()); err != nil { // asks nothing, as a browser that is killed
+		t.Fatal(err)
+	}
+	ended("the tab is closed")
+}
+
+// Dead letters are chosen by their boxes and redriven by the broker; it is not resumed with others.
+func TestChosenDeadLettersAreRedriven(t *testing.T) {
+	t.Parallel()
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	b.die(5, "orders", func(i int) string { return fmt.Sprint("timeout after ", i, " s") })
+	x := open(t, browse(t), b.url, "#/queues/orders.dlq/dead?cause=timeout after %23 s")
+	choose := `(n) => {
+		const boxes = [...document.querySelectorAll("table")].find((t) => t.caption?.textContent === "Messages of the group")?.querySelectorAll("tbody input[type=checkbox]") ?? [];
+		for (const box of [...boxes].slice(0, n)) { if (!box.checked) { box.click(); } }
+		return [...boxes].filter((box) => box.checked).length === n;
+	}`
+	x.until("two are chosen", choose, 2)
+	x.click("button", "Redrive 2 messages")
+	x.wait("FILA.REDRIVE orders.dlq ID ")
+	x.wait("The broker goes on with it when this page is closed.")
+	x.fill("spinbutton", "Messages per second", "1")
+	x.until("it is sent", `() => { const b = [...document.querySelectorAll("form button[type=submit]")].find((b) => b.textContent === "Redrive 2 messages"); b?.click(); return !!b; }`)
+	x.wait("2 of 2 moved")
+	x.wait("those of a search")
+	stats := b.do("FILA.STATS", "orders.dlq").(client.Map)
+	if n := stats.Int("dead"); n != 3 {
+		t.Errorf("%d messages are dead, want 3", n)
+	}
+	if _, err := x.look("button", "Resume"); err == nil {
+		t.Error("a redrive of chosen messages is offered to be resumed, which would move others")
+	}
+	x.click("button", "Select the 3 shown")
+	x.find("button", "Redrive 3 messages")
+	for _, scheme := range []string{"light", "dark"} {
+		x.theme(scheme)
+		x.size(1280, 900)
+		x.accessible(axe(t), "chosen dead letters "+scheme)
+		x.shoot("chosen-" + scheme)
+		x.size(390, 800)
+		x.narrow("chosen dead letters")
+		x.shoot("chosen-390-" + scheme)
 	}
 	x.wantQuiet()
 }

@@ -1,6 +1,7 @@
 // What is done with many messages: those that a search finds, or some of them. They are counted first, then the broker is
 // sent a few at a time, at a rate, and can be stopped.
 
+import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { run } from "../api";
 import type { Bytes, Fields, Refusal } from "../api";
@@ -21,9 +22,10 @@ interface Deed {
 	at: number; // messages of a command
 	fields: Field[];
 	danger?: boolean;
+	only?: string; // a status: messages in another one are left out
 	words(queue: Bytes, ids: Bytes[], v: Values): Bytes[];
-	/** whole is one command for all that the search finds; the broker goes on by itself. */
-	whole?(queue: Bytes, search: Bytes[], until: number, v: Values): Bytes[];
+	/** whole is one command for all that the search finds, or for those that are picked; the broker goes on by itself. */
+	whole?(queue: Bytes, search: Bytes[], picked: Bytes[], until: number, v: Values): Bytes[];
 }
 
 const deeds: Record<string, Deed> = {
@@ -36,10 +38,18 @@ const deeds: Record<string, Deed> = {
 		fields: [{ name: "ms", label: "Ready in, ms", kind: "number", min: 0, value: "0", hint: "0: at once." }],
 		words: (queue, ids, v) => ["FILA.RESCHEDULE", queue, ids[0] ?? "", v.ms || "0"],
 	},
+	release: {
+		label: "Release", done: "released", need: "FILA.RESCHEDULE", at: 1, text: "Those that wait for their time are ready at once. The others are left as they are.", fields: [], only: "delayed",
+		words: (queue, ids) => ["FILA.RESCHEDULE", queue, ids[0] ?? "", "0"],
+	},
 	redrive: {
 		label: "Redrive", done: "moved", need: "FILA.REDRIVE", at: 0, text: "They go back to the queues that they came from, and their attempts start again. What dies meanwhile is left out.", fields: [],
 		words: () => [],
-		whole: (queue, search, until, v) => ["FILA.REDRIVE", queue, ...redriveOptions(search), ...(search.includes("UNTIL") ? [] : ["UNTIL", String(until)]), ...(v.rate ? ["RATE", v.rate] : [])],
+		whole: (queue, search, picked, until, v) => [
+			"FILA.REDRIVE", queue,
+			...(picked.length > 0 ? picked.flatMap((id) => ["ID", id]) : [...redriveOptions(search), ...(search.includes("UNTIL") ? [] : ["UNTIL", String(until)])]),
+			...(v.rate ? ["RATE", v.rate] : []),
+		],
 	},
 };
 
@@ -61,6 +71,7 @@ async function brokerTime(): Promise<number> {
 }
 
 const idsMax = 100_000; // messages of one batch
+const pickedMax = 1000; // messages that one command names
 const step = 10_000;
 
 interface Progress {
@@ -74,18 +85,33 @@ interface Progress {
 }
 
 /** Batch offers what can be done with the messages that are picked, or with all that the search finds. */
-export function Batch({ queue, search, some, picked, dlq, after }: { queue: Bytes; search: Bytes[]; some: boolean; picked: Bytes[]; dlq: boolean; after(): void }) {
+export function Batch({ queue, search, some, picked, dlq, after, children }: {
+	queue: Bytes; search: Bytes[]; some: boolean; picked: Bytes[]; dlq: boolean; after(): void; children?: ComponentChildren;
+}) {
 	const app = useApp();
 	const [name, choose] = useState("");
 	const [ids, setIds] = useState<Bytes[]>();
+	const [named, setNamed] = useState<Bytes[]>([]); // those of them that were picked; none: all that the search finds
 	const [counted, setCounted] = useState(0); // when, by the clock of the broker
 	const [values, set] = useState<Values>({});
 	const [typed, type] = useState("");
 	const [error, fail] = useState<Refusal>();
 	const [progress, show] = useState<Progress>();
 	const cancel = useRef<AbortController | null>(null);
-	useEffect(() => () => cancel.current?.abort(), []);
 	const deed = deeds[name];
+	const under = useRef<{ p: Progress; deed: Deed } | null>(null); // the batch that the page sends message by message
+	useEffect(() => () => {
+		cancel.current?.abort();
+		if (under.current) {
+			const { p, deed } = under.current;
+			app.say(`${deed.label}: stopped with its page, ${count(p.done)} of ${count(p.of)} ${deed.done}.`);
+		}
+	}, []);
+	useEffect(() => {
+		const ask = (e: BeforeUnloadEvent) => under.current && e.preventDefault();
+		addEventListener("beforeunload", ask);
+		return () => removeEventListener("beforeunload", ask);
+	}, []);
 	const begin = async (next: string) => {
 		cancel.current?.abort();
 		const signal = (cancel.current = new AbortController()).signal;
@@ -98,15 +124,16 @@ export function Batch({ queue, search, some, picked, dlq, after }: { queue: Byte
 		if (d.whole) {
 			setCounted(await brokerTime());
 		}
-		setIds(picked.length > 0 && !d.whole ? picked : undefined);
-		if (picked.length > 0 && !d.whole) {
+		setNamed(picked);
+		setIds(picked.length > 0 ? picked : undefined);
+		if (picked.length > 0) {
 			return;
 		}
 		let found: Bytes[] = [];
 		try {
 			for (let cursor: Bytes = "0"; found.length < idsMax;) {
 				const got: { next: Bytes; items: Fields[] } = page(await run([...search, "CURSOR", cursor, "COUNT", String(step)], signal));
-				found = [...found, ...got.items.map((m) => bytes(m.id))];
+				found = [...found, ...got.items.filter((m) => !d.only || text(m.status) === d.only).map((m) => bytes(m.id))];
 				cursor = got.next;
 				if (text(cursor) === "0") {
 					break;
@@ -133,13 +160,15 @@ export function Batch({ queue, search, some, picked, dlq, after }: { queue: Byte
 		const signal = (cancel.current = new AbortController()).signal;
 		const p: Progress = { of: ids.length, done: 0, refused: 0, began: Date.now(), running: true };
 		show(p);
+		under.current = deed.whole ? null : { p, deed };
 		try {
-			await (deed.whole ? redriven(deed.whole(queue, search, counted, values), p, signal) : each(p, signal));
+			await (deed.whole ? redriven(deed.whole(queue, search, named, counted, values), p, signal) : each(p, signal));
 		} catch (e) {
 			if (!signal.aborted) {
 				fail(refusalOf(e));
 			}
 		}
+		under.current = null;
 		if (!signal.aborted) {
 			show({ ...p, running: false });
 			app.say(`${deed.label}: ${plural(p.done, "message")} ${deed.done}.`);
@@ -192,16 +221,17 @@ export function Batch({ queue, search, some, picked, dlq, after }: { queue: Byte
 	};
 	const offered = Object.entries(deeds).filter(([n]) => (n === "redrive") === dlq || n === "cancel");
 	const what = picked.length > 0 ? plural(picked.length, "message") : "all that are found";
-	const words = deed && ids && (deed.whole ? deed.whole(queue, search, counted, values) : deed.words(queue, ids.slice(0, Math.max(1, deed.at)), values));
+	const words = deed && ids && (deed.whole ? deed.whole(queue, search, named, counted, values) : deed.words(queue, ids.slice(0, Math.max(1, deed.at)), values));
 	const more = deed && ids && !deed.whole && ids.length > deed.at;
 	return (
 		<>
 			{some && <div class="actions batch" role="group" aria-label="With these messages">
 				{offered.map(([n, d]) => {
-					const why = app.may({ command: d.need, queue, access: d.whole ? "consume" : "both" });
+					const why = app.may({ command: d.need, queue, access: d.whole ? "consume" : "both" }) || (d.whole && picked.length > pickedMax ? `takes at most ${count(pickedMax)} that are chosen` : "");
 					return <button type="button" key={n} class={d.danger ? "danger" : ""} aria-disabled={why !== ""} title={why}
-						onClick={() => (why === "" ? void begin(n) : app.say(`${d.label}: ${why}`))}>{d.label} {d.whole ? "all that are found" : what}</button>;
+						onClick={() => (why === "" ? void begin(n) : app.say(`${d.label}: ${why}`))}>{d.label} {what}</button>;
 				})}
+				{children}
 			</div>}
 			{deed && (
 				<Card title={ids ? `${deed.label} ${plural(ids.length, "message")}` : "Counting…"}>
@@ -213,7 +243,7 @@ export function Batch({ queue, search, some, picked, dlq, after }: { queue: Byte
 								void start();
 							}
 						}}>
-							<p>{deed.text}</p>
+							<p>{deed.text} {deed.whole ? "The broker goes on with it when this page is closed." : "This page sends them one after the other: when it is closed, it ends."}</p>
 							<div class="fields across">
 								{[...deed.fields, { name: "rate", label: "Messages per second", kind: "number" as const, min: 1, hint: "Empty: as fast as it goes." }].map((f) => (
 									<Input key={f.name} field={f} value={values[f.name] ?? ""} onChange={(v) => set((all) => ({ ...all, [f.name]: v }))} />
@@ -247,6 +277,7 @@ function Running({ p, deed, onStop, onClose, queue }: { p: Progress; deed: Deed;
 				{p.running && left !== null && left > 0 && `, ${duration(Math.ceil(left / 1000) * 1000)} left`}
 				{!p.running && at < p.of && ", stopped"}
 			</span>
+			{p.running && <span>{deed.whole ? "It goes on when this page is closed." : "It ends when this page is closed."}</span>}
 			{p.again !== undefined && <span>{count(p.again)} have died again{p.again > 0 && <>: <a href={to(["queues", queue, "dead"])}>why</a></>}</span>}
 			{p.running ? <button type="button" onClick={onStop}>Stop</button> : <button type="button" onClick={onClose}>Close</button>}
 		</div>

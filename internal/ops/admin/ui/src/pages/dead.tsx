@@ -5,12 +5,13 @@ import { run } from "../api";
 import type { Bytes, Fields, Refusal, Value } from "../api";
 import { refusalOf, useApp, useReply } from "../app";
 import type { Action } from "../app";
-import { ago, count, plural } from "../format";
+import { ago, count, duration, plural } from "../format";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Card, Empty, Failure, Level, Loading, Num, Table, Time } from "../ui";
 import { bytes, key, maybe, num, page, pairs, text } from "../value";
-import { Found, messageColumns, useHunt } from "./messages";
+import { Batch } from "./batch";
+import { Found, messageColumns, PickAll, useHunt, usePicked } from "./messages";
 
 interface Group {
 	cause: Bytes;
@@ -224,6 +225,13 @@ function leftOf(s: Fields, g: Grouping | undefined, held: number): number {
 	return causes.length === 0 ? held : causes.reduce((sum, c) => sum + (g?.groups.get(key(c))?.count ?? 0), 0);
 }
 
+/** timeLeft says how long a redrive still takes, by its rate, or as it has gone on so far. */
+function timeLeft(s: Fields, left: number): string {
+	const began = num(s.redrive_started_at);
+	const rate = num(s.redrive_rate) || (num(s.redrive_moved) * 1000) / Math.max(1, Date.now() - began);
+	return rate > 0 && left > 0 ? `, ${duration(Math.ceil(left / rate) * 1000)} left` : "";
+}
+
 /** Progress shows the redrive that runs, or was the last. */
 function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: number; left: number }) {
 	const running = num(s.redrive_running) === 1;
@@ -236,18 +244,19 @@ function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: numbe
 	const from = s.redrive_from === null || s.redrive_from === undefined ? null : bytes(s.redrive_from);
 	const target = s.redrive_to === null || s.redrive_to === undefined ? null : bytes(s.redrive_to);
 	const causes = causesOf(s);
-	const what = [causes.length > 0 && causes.map(text).join(", "), error !== null && `error ${text(error)}`, from !== null && `from ${text(from)}`, target !== null && `to ${text(target)}`].filter(Boolean).join(", ");
+	const search = num(s.redrive_search) === 1; // it has conditions that are not known here
+	const what = [search && "those of a search", causes.length > 0 && causes.map(text).join(", "), error !== null && `error ${text(error)}`, from !== null && `from ${text(from)}`, target !== null && `to ${text(target)}`].filter(Boolean).join(", ");
 	return (
 		<Card title={running ? "Redriving" : "Last redrive"} note={what || "all messages"} actions={running
 			? <ActionButton action={{ label: "Stop", title: "Stop the redrive", need, text: "What was moved stays moved. The same redrive can be resumed.", words: () => ["FILA.REDRIVE", dlq, "STOP"], done: () => "The redrive is stopped." }} />
-			: total > 0 && <ActionButton action={{
+			: total > 0 && !search && <ActionButton action={{
 				label: "Resume", title: "Resume the redrive", need, text: "Messages that were moved are no longer here, so it goes on with the others.",
 				words: () => redriveWords(dlq, { causes, error, from, target, rate: text(s.redrive_rate) }), done: (n) => `Redrive: ${plural(num(n), "message")} moved so far.`,
 			}} />}>
 			<div class="progress">
-				<Level value={moved} max={Math.max(1, moved + left)} label={`${count(moved)} of ${count(moved + left)} moved`} />
+				{!search && <Level value={moved} max={Math.max(1, moved + left)} label={`${count(moved)} of ${count(moved + left)} moved`} />}
 				<span>
-					{plural(moved, "message")} moved, {count(num(s.redrive_skipped))} could not be{num(s.redrive_taken) > 0 && <> (the unique id of {count(num(s.redrive_taken))} is taken)</>}, {count(num(s.redrive_looked))} looked at
+					{running && !search ? `${count(moved)} of ${plural(moved + left, "message")} moved${timeLeft(s, left)}` : `${plural(moved, "message")} moved`}, {count(num(s.redrive_skipped))} could not be{num(s.redrive_taken) > 0 && <> (the unique id of {count(num(s.redrive_taken))} is taken)</>}, {count(num(s.redrive_looked))} looked at
 					{num(s.redrive_rate) > 0 && <>, at most {text(s.redrive_rate)} a second</>}, started <Time at={maybe(s.redrive_started_at)} />
 				</span>
 			</div>
@@ -258,6 +267,7 @@ function Progress({ dlq, s, total, left }: { dlq: Bytes; s: Fields; total: numbe
 /** OneGroup lists the messages of a group, and how they are spread over time. */
 function OneGroup({ dlq, group, total }: { dlq: Bytes; group: Group; total: number }) {
 	const { hunt, go, stop } = useHunt();
+	const picked = usePicked();
 	const words: Bytes[] = ["FILA.BROWSE", dlq, "CAUSE", group.cause];
 	useEffect(() => void go(words, true), []);
 	return (
@@ -265,7 +275,11 @@ function OneGroup({ dlq, group, total }: { dlq: Bytes; group: Group; total: numb
 			{hunt && <Spread times={hunt.rows.map((m) => num(m.died_at) || num(m.last_failed_at))} first={group.first} last={group.last} all={hunt.rows.length >= group.count} />}
 			{hunt && <Found hunt={hunt} total={total} onStop={stop} onMore={() => void go(words, true, hunt)} />}
 			<Failure error={hunt?.error} />
-			{hunt && <Table caption="Messages of the group" columns={messageColumns(dlq, hunt.rows).filter((c) => c.name !== "Status")} rows={hunt.rows} id={(m) => text(m.id)} />}
+			{hunt && <Batch queue={dlq} search={words} some={hunt.rows.length > 0} picked={picked.ids} dlq after={() => {
+				picked.all([]);
+				void go(words, true);
+			}}><PickAll picked={picked} rows={hunt.rows} /></Batch>}
+			{hunt && <Table caption="Messages of the group" columns={[picked.column, ...messageColumns(dlq, hunt.rows).filter((c) => c.name !== "Status")]} rows={hunt.rows} id={(m) => text(m.id)} />}
 		</Card>
 	);
 }

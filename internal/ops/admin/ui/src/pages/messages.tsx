@@ -159,7 +159,7 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 	const [values, set] = useState<Values>({ ...initial(filters), ...asked });
 	const { hunt, go, stop } = useHunt();
 	const [found, search] = useState<Bytes[]>([]); // the search whose messages are shown
-	const [chosen, choose] = useState<Map<string, Bytes>>(new Map());
+	const picked = usePicked();
 	const words = searchWords(queue, values);
 	const wrongTime = ["since", "until"].find((side) => values[side] && Number.isNaN(moment(values[side])));
 	const start = (from?: Hunt) => {
@@ -169,7 +169,7 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 		refine(route, values);
 		search(words);
 		if (!from) {
-			choose(new Map());
+			picked.all([]);
 		}
 		void go(words, words.length > 2, from);
 	};
@@ -201,8 +201,8 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 				<>
 					<Found hunt={hunt} total={total} onStop={stop} onMore={() => start(hunt)} />
 					<Failure error={hunt.error} />
-					{!found.includes("DONE") && <Batch key={JSON.stringify(found)} queue={queue} search={found} some={hunt.rows.length > 0} picked={[...chosen.values()]} dlq={dlq} after={() => start()} />}
-					<Table caption="Messages" columns={[...(found.includes("DONE") ? [] : [pickColumn(chosen, choose)]), ...messageColumns(queue, hunt.rows)]} rows={hunt.rows} id={(m) => text(m.id)}
+					{!found.includes("DONE") && <Batch key={JSON.stringify(found)} queue={queue} search={found} some={hunt.rows.length > 0} picked={picked.ids} dlq={dlq} after={() => start()}><PickAll picked={picked} rows={hunt.rows} /></Batch>}
+					<Table caption="Messages" columns={[...(found.includes("DONE") ? [] : [picked.column]), ...messageColumns(queue, hunt.rows)]} rows={hunt.rows} id={(m) => text(m.id)}
 						empty={hunt.running ? undefined : <Empty title={words.length === 2 ? "The queue is empty." : hunt.done ? "No message is like that." : "Nothing found so far."} />} />
 				</>
 			)}
@@ -210,23 +210,40 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 	);
 }
 
-/** pickColumn is a box for each message, which chooses it. */
-function pickColumn(chosen: Map<string, Bytes>, choose: (change: (old: Map<string, Bytes>) => Map<string, Bytes>) => void): Column<Fields> {
+/** Picked are messages that are chosen by their boxes. */
+export interface Picked {
+	ids: Bytes[];
+	column: Column<Fields>;
+	all(rows: Fields[]): void; // none: chooses none
+}
+
+export function usePicked(): Picked {
+	const [chosen, choose] = useState<Map<string, Bytes>>(new Map());
+	const pick = (id: Bytes, on: boolean) => choose((old) => {
+		const all = new Map(old);
+		if (on) {
+			all.set(key(id), id);
+		} else {
+			all.delete(key(id));
+		}
+		return all;
+	});
 	return {
-		name: "Select", cell: (m) => {
-			const id = key(bytes(m.id));
-			return <input type="checkbox" aria-label={`Select ${text(m.id)}`} checked={chosen.has(id)} onChange={(e) => {
-				const on = e.currentTarget.checked;
-				choose((old) => {
-					const all = new Map(old);
-					if (on) {
-						all.set(id, bytes(m.id));
-					} else {
-						all.delete(id);
-					}
-					return all;
-				});
-			}} />;
+		ids: [...chosen.values()],
+		column: {
+			name: "Select",
+			cell: (m) => <input type="checkbox" aria-label={`Select ${text(m.id)}`} checked={chosen.has(key(bytes(m.id)))} onChange={(e) => pick(bytes(m.id), e.currentTarget.checked)} />,
 		},
+		all: (rows) => choose(new Map(rows.map((m) => [key(bytes(m.id)), bytes(m.id)]))),
 	};
+}
+
+/** PickAll chooses all messages that are shown, or none. */
+export function PickAll({ picked, rows }: { picked: Picked; rows: Fields[] }) {
+	if (rows.length === 0) {
+		return null;
+	}
+	return picked.ids.length > 0
+		? <button type="button" class="small" onClick={() => picked.all([])}>Select none</button>
+		: <button type="button" class="small" onClick={() => picked.all(rows)}>Select {rows.length === 1 ? "the one" : `the ${count(rows.length)}`} shown</button>;
 }
