@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -241,23 +240,13 @@ func (c *core) recoverQueues() error {
 	return nil
 }
 
-// recoverKeys finds the fairness keys that have messages: from the first message of a key
-// it seeks past all others. Messages of an unknown queue are logged and left alone.
-// Settings of keys without messages are dropped unless they are pinned.
+// recoverKeys finds the fairness keys that have messages. Messages of an unknown queue are logged and left
+// alone. Settings of keys without messages are dropped unless they are pinned.
 func (c *core) recoverKeys() error {
-	it := storage.KeysOnly(c.store.Scan(storage.Messages, nil, nil))
-	defer it.Close()
-	var prefix []byte
-	for ok := it.Seek(nil); ok; {
-		if prefix != nil && bytes.HasPrefix(it.Key(), prefix) {
-			ok = it.Seek(storage.After(prefix))
-			continue
-		}
-		mk, err := storage.ParseMessageKey(it.Key())
-		if err != nil {
-			return err
-		}
-		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
+	keys := storage.WalkKeys(c.store.Scan(storage.Messages, nil, nil))
+	defer keys.Close()
+	for keys.Next() {
+		mk := keys.First()
 		if q := c.queues.byNumber[mk.Queue]; q != nil {
 			k := c.newFairKey(q, mk.Key, hashName(mk.Key))
 			k.counted = false
@@ -271,12 +260,11 @@ func (c *core) recoverKeys() error {
 		} else {
 			c.cfg.Log.Error().Uint32("queue", mk.Queue).Msg("the store holds messages of a queue that does not exist, they are left alone")
 		}
-		ok = it.Next() // cheaper than a seek if the key has one message
 	}
 	for _, q := range c.queues.byName {
 		maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
 	}
-	return it.Err()
+	return keys.Err()
 }
 
 // recoverLeases reads the leases. recovered marks them: an end while the broker was down is
