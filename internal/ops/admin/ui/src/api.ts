@@ -41,8 +41,10 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
 		if (e instanceof DOMException && e.name === "AbortError") {
 			throw e;
 		}
+		reached(false);
 		throw noBroker();
 	}
+	reached(true);
 	if (response.ok) {
 		return response;
 	}
@@ -67,7 +69,30 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
 	throw refusal;
 }
 
-const on: { expired?: () => void; doubted?: () => void } = {};
+const on: { expired?: () => void; doubted?: () => void; away?: (since: number) => void } = {};
+
+let heard = Date.now(); // when the broker has answered last
+let away = false;
+
+/** reached notes whether the broker has answered. */
+export function reached(yes: boolean) {
+	if (yes) {
+		heard = Date.now();
+	}
+	if (away === yes) {
+		away = !yes;
+		on.away?.(away ? heard : 0);
+	}
+}
+
+/** onReach sets what is called with the time of the last answer when the broker cannot be reached any more, and with 0 when it can. It returns what ends that. */
+export function onReach(changed: (since: number) => void): () => void {
+	on.away = changed;
+	changed(away ? heard : 0);
+	return () => {
+		on.away = undefined;
+	};
+}
 
 /** onSession sets what happens when the broker wants a login, and when the session may be another one:
  * after a login in another tab, or when the broker was away. */
@@ -153,7 +178,10 @@ export function listen(path: string, to: Listeners): Stream {
 			}
 			to.state?.("live");
 		};
-		const got = (e: MessageEvent) => to.event(JSON.parse(e.data) as Value);
+		const got = (e: MessageEvent) => {
+			reached(true);
+			to.event(JSON.parse(e.data) as Value);
+		};
 		for (const kind of to.kinds) {
 			source.addEventListener(kind === "" ? "message" : kind, got);
 		}

@@ -4,14 +4,16 @@ import { render } from "preact";
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ActionDialog } from "./action";
-import { logout, onSession, speakFor, whoAmI } from "./api";
+import { logout, onReach, onSession, reached, speakFor, whoAmI } from "./api";
 import type { Session } from "./api";
 import { AppContext, mayOf, useApp } from "./app";
 import type { Action, App } from "./app";
+import { ago, time } from "./format";
 import { forget } from "./history";
 import { Login } from "./pages/login";
 import { pageOf } from "./pages";
 import { NodeNote, Nodes, useNode } from "./pages/nodes";
+import { KeysHelp, Palette, useKeys } from "./palette";
 import { useRoute } from "./route";
 
 /** places are the pages of the navigation, with the word that the address begins with. A group begins with its first page. */
@@ -95,6 +97,9 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 	const [action, act] = useState<Action>();
 	const [said, say] = useState("");
 	const [menu, open] = useState(false);
+	const [over, lay] = useState<"" | "palette" | "keys">("");
+	const away = useAway();
+	useKeys(() => lay("palette"), () => lay("keys"));
 	const main = useRef<HTMLElement>(null);
 	const place = route.path[0] ?? "queues";
 	const app = useMemo<App>(() => ({ session, may: mayOf(session), act, say: (text) => say(text) }), [session]);
@@ -141,6 +146,10 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 							</ul>
 						</nav>
 						<div class="who">
+							<span class="goes">
+								<button type="button" class="small" onClick={() => lay("palette")}>Go to <kbd aria-hidden="true">Ctrl K</kbd></button>
+								<button type="button" class="small" aria-label="Keys" onClick={() => lay("keys")}>?</button>
+							</span>
 							<Health />
 							<span class="user" title={`User ${session.user}`}>{session.user}</span>
 							<span class="version">Fila {session.version}</span>
@@ -150,13 +159,16 @@ function Shell({ session, onLogout }: { session: Session; onLogout(): void }) {
 						</div>
 					</div>
 				</header>
-				<main id="main" ref={main}>
+				<main id="main" ref={main} class={away > 0 ? "stale" : ""}>
+					{away > 0 && <Away since={away} />}
 					<Open session={session} />
 					{node && <NodeNote info={node} place={route.path[1] === "server" ? "server" : place} />}
 					{place === "nodes" ? <Nodes info={node} /> : pageOf(route)}
 				</main>
 			</div>
 			<div class="said" role="status" aria-live="polite">{said !== "" && <span>{said}</span>}</div>
+			{over === "palette" && <Palette here={place === "queues" ? route.names[1] : undefined} pages={places.filter(([, path]) => !hidden[path]).map(([name, path]) => [name, path])} onClose={() => lay("")} />}
+			{over === "keys" && <KeysHelp onClose={() => lay("")} />}
 			{action && <ActionDialog key={action.label} action={action} onClose={() => act(undefined)} />}
 		</AppContext.Provider>
 	);
@@ -186,6 +198,23 @@ function Open({ session }: { session: Session }): ComponentChildren {
 	return <p class="banner" role="note">This broker needs no password: any browser that reaches this page may do all that it offers.</p>;
 }
 
+/** useAway returns when the broker has answered last, while it cannot be reached; 0 while it can. */
+function useAway(): number {
+	const [away, set] = useState(0);
+	useEffect(() => onReach(set), []);
+	return away;
+}
+
+/** Away says that what is shown is old, and how old. */
+function Away({ since }: { since: number }) {
+	const [, tick] = useState(0);
+	useEffect(() => {
+		const timer = setInterval(() => tick((n) => n + 1), 1000);
+		return () => clearInterval(timer);
+	}, []);
+	return <p class="banner away" role="alert">The broker cannot be reached. What is shown is as of {time(since)}<span aria-hidden="true">, {ago(since)}</span>. It goes on by itself.</p>;
+}
+
 /** Health is the condition of the broker in a word. */
 function Health() {
 	const [state, set] = useState("…");
@@ -199,8 +228,10 @@ function Health() {
 			try {
 				const response = await fetch("readyz", { cache: "no-store" });
 				word = (await response.text()).trim().slice(0, 20);
+				reached(true);
 			} catch {
 				word = "unreachable";
+				reached(false);
 			}
 			if (over) {
 				return;

@@ -5,6 +5,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Bytes, Fields, Value } from "../api";
 import { useApp, useReply } from "../app";
 import type { Action } from "../app";
+import { parsed, Tree } from "../json";
 import { ago, count, duration, plural, size } from "../format";
 import { to } from "../route";
 import { ActionButton, Actions, Badge, Card, Choice, Copy, Empty, Facts, Failure, Loading, Table, Time } from "../ui";
@@ -163,6 +164,7 @@ function Payload({ payload, name, title = "Payload" }: { payload: Bytes; name: s
 	const data = useMemo(() => raw(payload), [JSON.stringify(payload)]);
 	const json = useMemo(() => pretty(payload, data.length), [data]);
 	const [form, set] = useState(json !== null ? "json" : typeof payload === "string" ? "text" : "hex");
+	const tree = useMemo(() => (json === null ? undefined : parsed(text(payload))), [json]);
 	const cut = data.length > shownMax;
 	const download = () => {
 		const url = URL.createObjectURL(new Blob([data as BlobPart]));
@@ -181,11 +183,14 @@ function Payload({ payload, name, title = "Payload" }: { payload: Bytes; name: s
 			<div class="payloadbar">
 				<h3>{title} <small>{size(data.length)}</small></h3>
 				<Choice label="Form of the payload" value={form} options={options} onChange={set} />
-				<button type="button" onClick={download}>Download</button>
+				{typeof payload === "string" && !cut && <Copy text={form === "json" && json !== null ? json : payload} label={`Copy the ${title.toLowerCase()}`} />}
+				<button type="button" class="small" onClick={download}>Download</button>
 			</div>
-			<pre class="payload" tabIndex={0} aria-label="Payload">
-				{form === "json" ? json : form === "hex" ? hex(data.subarray(0, shownMax / 4)) : text(payload).slice(0, shownMax)}
-			</pre>
+			{form === "json" && tree ? <div class="payload json" role="group" aria-label={title}><Tree value={tree.value} /></div> : (
+				<pre class="payload" tabIndex={0} aria-label={title}>
+					{form === "json" ? json : form === "hex" ? hex(data.subarray(0, shownMax / 4)) : text(payload).slice(0, shownMax)}
+				</pre>
+			)}
 			{(cut || (form === "hex" && data.length > shownMax / 4)) && <p class="caption">Only the beginning is shown: download it for the rest.</p>}
 		</>
 	);

@@ -10,7 +10,8 @@ import type { Action, Field, Values } from "../app";
 import { ago, count, micros, plural, size } from "../format";
 import { refine } from "../route";
 import type { Route } from "../route";
-import { ActionButton, Badge, Card, Choice, Code, Empty, Facts, Failure, Table, Time } from "../ui";
+import { Diff } from "../diff";
+import { ActionButton, Badge, Card, Choice, Code, Copy, Empty, Facts, Failure, Table, Time } from "../ui";
 import { list, maps, maybe, num, pairs, text } from "../value";
 import { headerWords } from "./queue";
 
@@ -230,7 +231,11 @@ function Trial({ queue, hook, source, onLine }: { queue: Bytes; hook: Hook; sour
 
 function History({ queue, hook, versions, error, onChange }: { queue: Bytes; hook: Hook; versions: Fields[]; error?: Refusal; onChange(): void }) {
 	const [open, set] = useState("");
+	const [how, see] = useState("source");
 	const looked = versions.find((v) => text(v.version) === open);
+	const loaded = versions.find((v) => num(v.current) === 1);
+	const before = versions[versions.findIndex((v) => v === looked) + 1]; // the newest is the first
+	const other = how === "before" ? before : loaded;
 	return (
 		<Card title="History" note={versions.length > 0 ? `the last ${plural(versions.length, "source")}` : undefined}>
 			<Failure error={error} />
@@ -252,7 +257,20 @@ function History({ queue, hook, versions, error, onChange }: { queue: Bytes; hoo
 					</span>
 				) },
 			]} />
-			{looked && <pre class="payload" tabIndex={0} aria-label={`Source of ${text(looked.version)}`}>{text(looked.source)}</pre>}
+			{looked && (
+				<>
+					<div class="payloadbar">
+						<h3><Code>{text(looked.version).slice(0, 12)}</Code></h3>
+						<Choice label="What of the version" value={how} onChange={see} options={[
+							["source", "Source"], ...(before ? [["before", "Changes from the one before"] as [string, string]] : []), ...(loaded && loaded !== looked ? [["loaded", "Changes to the one that is loaded"] as [string, string]] : []),
+						]} />
+						<Copy text={text(looked.source)} label="Copy the source" />
+					</div>
+					{how !== "source" && other && other !== looked
+						? <Diff label={how === "before" ? "Changes from the version before" : "Changes to the version that is loaded"} before={text((how === "before" ? other : looked).source)} after={text((how === "before" ? looked : other).source)} />
+						: <pre class="payload" tabIndex={0} aria-label={`Source of ${text(looked.version)}`}>{text(looked.source)}</pre>}
+				</>
+			)}
 		</Card>
 	);
 }
