@@ -2,10 +2,13 @@ package commands
 
 import (
 	"math"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/acl"
+	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/resp"
@@ -309,26 +312,47 @@ func purge() Spec {
 func pastOfQueues() Spec {
 	return Spec{
 		Name: "FILA.HISTORY", Group: "fila", Since: "0.1.0", Complexity: "O(1)", Returns: "array of map",
-		Summary: "Returns what a queue, or all queues together, did in the last ten minutes.",
+		Summary: "Returns what a queue, one of its fairness keys, or all queues together did lately.",
 		Flags:   []string{"readonly", "fast"},
 		Access:  Look,
-		Reply: "An array of moments, ten seconds apart, the oldest first, each a map: " + momentFields(&engine.Moment{}).names() + ". " +
-			"The counts are as in FILA.STATS: the difference of two moments is what happened between them. " +
-			"It goes back to the start of the broker, or to the creation of the queue, at most; where several nodes are one broker, to when this one began to lead.",
-		Args: []Arg{{Name: "queue", Type: Key, Optional: true}},
+		Reply: "An array of moments, the oldest first, each a map: " + momentFields(&engine.Moment{}).names() + ". " +
+			"RANGE is how far it goes back, in seconds (600): a day at most, a key an hour. Moments are ten seconds apart, a minute where it is more than 15 minutes, ten minutes where it is more than an hour; the last one is the newest. " +
+			"The difference of two moments is what happened between them. Once a minute it is written what a restart or another leader needs: what is before a start is minutes apart, " +
+			"and a crash takes the last minute at most. Counters go on over starts, so they differ from those of FILA.STATS. " +
+			"With KEY a moment is: " + keyMomentFields(&engine.KeyMoment{}).names() + ". There enqueued are the messages that the key was given, in whatever way; oldest_ms is for how long its first message had been ready, nil without one in memory; " +
+			"queue_delivered are the deliveries of the queue: the share of the key between two moments is the quotient of the differences of delivered and queue_delivered. " +
+			"At most " + strconv.Itoa(engine.KeyHistoriesOfQueue) + " keys of a queue have a history, " + strconv.Itoa(engine.KeyHistories) + " of all: each while there is room, then those that deliver or hold most, " +
+			"and any that was asked for in the last five minutes, from then on.",
+		Args: []Arg{
+			{Name: "queue", Type: Key, Optional: true},
+			{Name: "fairness-key", Type: String, Token: "KEY", Optional: true},
+			{Name: "seconds", Type: Integer, Token: "RANGE", Optional: true, Min: 1, Max: int64(engine.HistoryMax / time.Second)},
+		},
 		Examples: []Example{
 			{"FILA.QUEUE CREATE orders", "OK"},
 			{"FILA.HISTORY orders", "..."},
+			{"FILA.HISTORY orders RANGE 86400", "..."},
+			{"FILA.HISTORY orders KEY tenant-1 RANGE 3600", "..."},
 			{"FILA.HISTORY", "..."},
 		},
 		Room:   always(engine.MomentsMax * sizeOf[engine.Moment]() * historyCopies),
-		Memory: "12 KiB",
+		Memory: "30 KiB",
 		Parse: func(_ *Session, in *input) (call, error) {
-			queue := in.Text("queue")
-			return answerMaps(func(tx *engine.Tx) ([]engine.Moment, error) { return tx.History(queue) }, momentFields), nil
+			queue, key, last := in.Text("queue"), in.Text("key"), time.Duration(in.Integer("range", historySeconds))*time.Second
+			if !in.Has("key") {
+				return answerMaps(func(tx *engine.Tx) ([]engine.Moment, error) { return tx.History(queue, last) }, momentFields), nil
+			}
+			if !in.Has("queue") {
+				return nil, command.Refuse("ERR", "KEY is a fairness key of a queue, which is missing")
+			}
+			return answerMaps(func(tx *engine.Tx) ([]engine.KeyMoment, error) { return tx.KeyHistory(queue, key, last) }, keyMomentFields),
+				in.Filled("key", "KEY", "without it the history is that of the queue")
 		},
 	}
 }
+
+// historySeconds is how far FILA.HISTORY goes back without RANGE.
+const historySeconds = 600
 
 func momentFields(m *engine.Moment) *fields {
 	f := newFields()
@@ -342,5 +366,19 @@ func momentFields(m *engine.Moment) *fields {
 	f.number("delayed", m.Delayed)
 	f.number("leased", m.Leased)
 	f.number("dead", m.Dead)
+	return f
+}
+
+func keyMomentFields(m *engine.KeyMoment) *fields {
+	f := newFields()
+	f.at("at", m.At)
+	f.count("enqueued", m.Enqueued)
+	f.count("delivered", m.Delivered)
+	f.count("acked", m.Acked)
+	f.number("ready", m.Ready)
+	f.number("delayed", m.Delayed)
+	f.number("leased", m.Leased)
+	f.age("oldest_ms", m.At, m.ReadySince)
+	f.count("queue_delivered", m.OfQueue)
 	return f
 }

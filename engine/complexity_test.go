@@ -190,7 +190,9 @@ func TestTheWorkOfFiguresDoesNotGrowWithTheQueues(t *testing.T) {
 			req := &Figures{Count: count}
 			return func(tx *Tx) error { _, err := tx.Figures(req); return err }
 		},
-		"FILA.HISTORY": func() func(tx *Tx) error { return func(tx *Tx) error { _, err := tx.History(""); return err } },
+		"FILA.HISTORY": func() func(tx *Tx) error {
+			return func(tx *Tx) error { _, err := tx.History("", HistoryMax); return err }
+		},
 		"FILA.SCRIPT STATS": func() func(tx *Tx) error {
 			return func(tx *Tx) error {
 				tx.core.queues.names = nil // as after the creation of a queue

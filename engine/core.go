@@ -68,7 +68,7 @@ type core struct {
 	ops      operations       // census, redrives and backups
 	sweep    sweep            // figures of all fairness keys
 	gather   gathering        // keys that wait until they have a batch
-	history  history          // what queues did in the last ten minutes
+	history  history          // what queues and keys did in the last day
 	signals  signalTable      // sums that fade with time
 	users    userTable        // users of a cluster
 	acts     actLog           // what administrators have changed

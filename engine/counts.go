@@ -21,6 +21,8 @@ type (
 	BusyKey = figures.BusyKey
 	// Moment is a line of a history.
 	Moment = figures.Moment
+	// KeyMoment is a line of the history of a fairness key.
+	KeyMoment = figures.KeyMoment
 	// Order is by what a sweep ranks keys.
 	Order = figures.Order
 	// Trouble is a reason why an operator should look at a queue.
@@ -37,15 +39,18 @@ type (
 
 // The orders of fairness keys, and how many there are of what.
 const (
-	ByDepth     = figures.ByDepth
-	ByAge       = figures.ByAge
-	ByDelivered = figures.ByDelivered
-	ByBehind    = figures.ByBehind
-	Orders      = figures.Orders
-	Outcomes    = figures.Outcomes
-	MomentsMax  = figures.Steps // moments of a history
-	Troubles    = figures.Troubles
-	Columns     = figures.Columns
+	ByDepth             = figures.ByDepth
+	ByAge               = figures.ByAge
+	ByDelivered         = figures.ByDelivered
+	ByBehind            = figures.ByBehind
+	Orders              = figures.Orders
+	Outcomes            = figures.Outcomes
+	MomentsMax          = 150                        // moments of a history, at most
+	KeyHistories        = figures.FollowedMax        // keys that have a history, at most
+	KeyHistoriesOfQueue = figures.FollowedOfQueueMax // those of a queue
+	HistoryMax          = 24 * time.Hour             // how far a history of a queue goes back
+	Troubles            = figures.Troubles
+	Columns             = figures.Columns
 )
 
 // EveryTrouble are all troubles.

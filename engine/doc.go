@@ -148,6 +148,8 @@
 //     members of it. What has changed since the last cut is listed, and no other. A group that is over is listed.
 //     Package group checks this.
 //  42. A group counts at least its members in memory, in their queues.
+//  43. Followed keys are found under their names, and each of them in one place of the table of all. A queue has at most
+//     figures.FollowedOfQueueMax of them, all queues figures.FollowedMax. Package figures checks this.
 //
 // Towards clients, the simulation's oracle verifies these:
 //

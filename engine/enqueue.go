@@ -438,8 +438,12 @@ func (c *core) reserveIDs() {
 
 // insert stores the record of a message that is new in its queue, and counts the message.
 func (c *core) insert(m *message, record []byte, readyAt int64) {
-	m.key.total++
-	m.key.queue.figures.Change(figures.Messages{Total: 1})
+	k := m.key
+	k.total++
+	k.queue.figures.Change(figures.Messages{Total: 1})
+	if n := k.total; (n&(n-1) == 0 || n%followEvery == 0) && k.queue.figures.Rises(&k.stats, uint64(n)) {
+		c.history.follow(c, k)
+	}
 	c.put(m, record, readyAt)
 }
 

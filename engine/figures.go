@@ -15,7 +15,7 @@ import (
 //	counts and durations   kept up to date; a page of queues reads them in constant time each
 //	figures of keys        one sweep over all keys of all queues, in slices, that all requests
 //	                       share (sweep): states, the oldest message, the top keys
-//	history                what turns record of the counts, every ten seconds
+//	history                what turns record of the counts, every ten seconds (history.go)
 //
 // A sweep begins when a request needs one and the last one is older than Config.FiguresAge, and
 // requests that come meanwhile wait for the same. Without requests there is none.
@@ -389,6 +389,9 @@ func (s *sweep) advanceQueue(tx *Tx, q *queue) bool {
 			}
 		}
 		s.Add(tx.core.now, tx.core.sample(k))
+		if q.figures.Rises(&k.stats, uint64(max(k.total, 0))) {
+			tx.core.history.follow(tx.core, k)
+		}
 		return true
 	})
 	return !yields
@@ -406,60 +409,6 @@ func (c *core) sample(k *fairKey) figures.Sample {
 		s.Behind = fair - share
 	}
 	return s
-}
-
-// history is the component that records what queues did, for FILA.HISTORY.
-type history struct {
-	figures.History
-	no uint32 // number of the next queue to record; 0: none
-
-	untimed
-	unchecked
-}
-
-// reset begins a step again that is not done. What is recorded outlives recoveries, as counts do.
-func (h *history) reset() { h.no = 0 }
-
-// historyPerUnit is the number of queues that a unit of work pays for.
-const historyPerUnit = 4
-
-// expire records a step when its time has come.
-func (h *history) expire(c *core) {
-	if !h.Due(c.now) || c.ops.census != nil { // until all is counted, the counts are too low
-		return
-	}
-	if h.no == 0 {
-		h.no = 1
-		h.Begin(c.now, c.counts())
-	}
-	for ; h.no < c.queues.nextNumber; h.no++ {
-		if h.no%historyPerUnit == 0 {
-			if !c.room() {
-				return
-			}
-			c.spend(1)
-		}
-		if q := c.queues.byNumber[h.no]; q != nil {
-			h.Record(&q.figures)
-		}
-	}
-	h.no = 0
-	h.Finish()
-}
-
-// History returns the moments of the last ten minutes, ten seconds apart, the oldest first; those
-// of all queues together if the name is empty. It goes back to the start of the broker, or to the
-// creation of the queue, at most. The error is ErrNoQueue.
-func (tx *Tx) History(name string) ([]Moment, error) {
-	c := tx.core
-	if name == "" {
-		return c.history.All(c.counts()), nil
-	}
-	q, err := c.queueNamed(name)
-	if err != nil {
-		return nil, err
-	}
-	return c.history.Of(&q.figures, q.set.CreatedAt), nil
 }
 
 // BusiestKeys returns the keys of a queue with the most deliveries since the start of the broker,

@@ -98,6 +98,19 @@ func (k *fairKey) readyCount() int64 {
 	return max(k.total-k.leased-k.delayed, int64(k.window.Len()), 0)
 }
 
+// held looks at what a followed key of the queue holds.
+func (q *queue) held(f *figures.Followed) (h figures.KeyHolds) {
+	k := q.keys.find(nameHash(f.Hash), f.Name)
+	if k == nil {
+		return h
+	}
+	h = figures.KeyHolds{Total: k.total, Ready: k.readyCount(), Delayed: max(k.delayed, 0) + k.retryingCount(), Leased: k.leased - k.retryingCount()}
+	if k.window.Len() > 0 {
+		h.Since = k.window.First().since
+	}
+	return h
+}
+
 // idle reports whether the key can be forgotten: it has no messages of any status, and no
 // read that would return to it.
 func (k *fairKey) idle() bool { return k.counted && k.total == 0 && !k.window.Reading() }

@@ -278,7 +278,7 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		return 0, err
 	}
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
-		m.key.queue.figures.Count(figures.Acked, 1)
+		m.key.queue.figures.Acked(&m.key.stats)
 		c.observeWork(m, figures.OutcomeAcked)
 		c.order.Succeeded(m.throttles.of())
 		c.settleUse(m, o.Used)

@@ -180,6 +180,7 @@ func (p *censusPart) Apply(tx *Tx) error {
 			k.total += n.n
 			k.delayed += n.delayed
 			k.counted = true
+			q.figures.Found(&k.stats, n.n)
 			c.settle(k)
 		}
 	}

@@ -261,7 +261,7 @@ func (c *core) newNumber() uint32 {
 func (c *core) newQueue(name string, set storage.Queue) *queue {
 	q := &queue{name: name, no: set.Number, consumers: new(consumers.Queue), settings: map[string]storage.Key{}}
 	q.order = c.order.NewQueue(q)
-	c.queues.figures.Enter(&q.figures)
+	c.queues.figures.Enter(&q.figures, name)
 	c.queues.set(q, set)
 	q.order.Pause(set.PausedOut)
 	c.queues.byName[name], c.queues.byNumber[q.no] = q, q
@@ -286,6 +286,9 @@ func (c *core) removeQueue(q *queue) {
 	c.forgetHistory(q)
 	c.leaveTopics(q.name)
 	c.out.batch.Delete(storage.Queues, []byte(q.name))
+	histories := storage.AppendStateKey(nil, storage.StateKeyHistory, q.name)
+	c.out.batch.DeleteRange(storage.State, histories, storage.After(histories))
+	c.out.batch.Delete(storage.State, storage.AppendHistoryKey(nil, q.name))
 	c.out.snapshot = c.out.snapshot.withoutQueue(q.name)
 	delete(c.queues.byName, q.name)
 	c.queues.leaveDLQ(q)

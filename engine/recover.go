@@ -24,7 +24,7 @@ import (
 //  2. Reset all components.
 //  3. Engine state: the number of this start (epoch), the bound of ids, queue numbers.
 //  4. Throttles and holds, then queues, scripts, topics, configuration, recurring messages, generations of
-//     deduplication ids and results, groups, budgets, settings of keys.
+//     deduplication ids and results, groups, budgets, settings of keys, at a start histories of queues and keys.
 //  5. Fairness keys: a seek from one to the next. All messages of a key are behind its
 //     edge; window reads fill the head caches once turns begin.
 //  6. Leases, with the throttle slots that they use.
@@ -84,6 +84,9 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverSettings(); err != nil {
 		return fmt.Errorf("recover settings of keys: %w", err)
+	}
+	if err := c.history.recover(c); err != nil {
+		return fmt.Errorf("recover histories of queues and keys: %w", err)
 	}
 	if err := c.recoverKeys(); err != nil {
 		return fmt.Errorf("recover fairness keys: %w", err)

@@ -503,7 +503,7 @@ func (c *core) remove(m *message) {
 	c.goneInOrder(m)
 	k.window.Changed(m.Position())
 	k.total--
-	k.queue.figures.Change(figures.Messages{Total: -1})
+	k.queue.figures.Left(&k.stats)
 	c.markShrunk(k.queue)
 	c.settle(k)
 }
@@ -566,14 +566,14 @@ func (c *core) detachAll(q *queue) {
 	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
 	named := q.keys.n < min(figures.IdleMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}
+	c.detached.leases += q.figures.Leased
+	q.figures.Detach(q.held) // while its keys are found
 	c.heads.keys -= q.keys.n
 	clear(c.order.recent) // their classes would keep the purged keys in memory
 	q.keys, q.roster = keyTable{}, intrusive.Roster[fairKey]{}
 	q.roster.Skip(q.purgedUpTo)
 	delete(c.queues.byNumber, q.no)
-	c.detached.leases += q.figures.Leased
 	q.awaitingRead, q.sequence = 0, keyOrder{}
-	q.figures.Detach()
 	q.changes.Drop()
 	prefix := storage.AppendQueuePrefix(nil, q.no)
 	for _, f := range []storage.Family{storage.Messages, storage.Attempts, storage.Leases, storage.Dedup, storage.Results} {

@@ -163,6 +163,9 @@ func (c *core) takeFirst(k *fairKey) *message {
 	m := k.window.Pop()
 	c.heads.messages--
 	q.figures.Took(&k.stats, k.name, c.now, m.cost)
+	if q.figures.Rises(&k.stats, k.stats.Lately()) {
+		c.history.follow(c, k)
+	}
 	k.leased++ // the key stays in memory while it has leases
 	k.gatherAnew()
 	q.figures.Change(figures.Messages{Leased: 1})

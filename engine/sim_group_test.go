@@ -65,6 +65,7 @@ func TestSimulationOfGroups(t *testing.T) {
 }
 
 func TestSimulationOfGroupsFindsPlantedFaults(t *testing.T) {
+	late := map[groupFault]uint64{cancelledAnswers: 225}
 	for fault, name := range map[groupFault]string{
 		groupMessageTwice:     "the message of a group in another write than the end of the group",
 		groupForgottenAtDeath: "no message when the last member dies", groupForgottenAtPurge: "no message when the last member is purged",
@@ -73,7 +74,7 @@ func TestSimulationOfGroupsFindsPlantedFaults(t *testing.T) {
 		cancelledAnswers: "an enqueue answered with a member that is cancelled",
 	} {
 		t.Run(name, func(t *testing.T) {
-			findFault(t, 200, 1, func(seed uint64) error { return newGroupSim(t, seed, fault).run() })
+			findFault(t, 200, late[fault], func(seed uint64) error { return newGroupSim(t, seed, fault).run() })
 		})
 	}
 }

@@ -120,7 +120,7 @@ func findFault(t *testing.T, seeds, early uint64, simulate func(seed uint64) err
 	if testing.Short() {
 		first = max(first, early)
 	}
-	for seed := first; seed < first+seeds; seed++ {
+	for seed := first; seed < max(first, early)+seeds; seed++ {
 		if err := simulate(seed); err != nil {
 			t.Logf("seed %d: %v", seed, err)
 			return
@@ -130,7 +130,7 @@ func findFault(t *testing.T, seeds, early uint64, simulate func(seed uint64) err
 }
 
 func TestSimulationFindsPlantedFaults(t *testing.T) {
-	late := map[mutant]uint64{lateRetry: 30, orderNotCommitted: 45, resultBeforeCommit: 170, unfencedUndo: 240, replacementNotCommitted: 25}
+	late := map[mutant]uint64{lateRetry: 30, orderNotCommitted: 45, hookHoldIgnored: 350, unfencedUndo: 240, replacementNotCommitted: 25}
 	for m, name := range map[mutant]string{
 		replyBeforeCommit: "reply before commit", ackNotWritten: "ack not written", enqueueNotWritten: "enqueue not written",
 		expiryNotUnderLoad: "expiry not run under load", waiterForgotten: "waiter not served", unfencedReceipt: "unfenced receipt",

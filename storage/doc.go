@@ -28,8 +28,8 @@
 //	3 attempts   message key          Attempt   messages that failed or were released
 //	4 scheduled  due time, message key  empty   delayed messages
 //	5 queues     the queue's name     Queue     settings
-//	6 state      path                 runtime configuration, counters, histories of scripts,
-//	                                  acts, groups of messages and other state
+//	6 state      path                 runtime configuration, counters, histories of scripts, queues
+//	                                  and keys, acts, groups of messages and other state
 //	7 dedup      dedup key            DedupEntry     deduplication ids, until their window ends, and
 //	                                  unique ids, until their messages end
 //	8 expiries   expiry time, message key  empty   messages with a time to live

@@ -117,6 +117,7 @@ func FuzzLedger(f *testing.F)  { fuzzRecord(f, fullLedgerEntry()) }
 func FuzzReplica(f *testing.F) { fuzzRecord(f, fullReplica()) }
 func FuzzBinding(f *testing.F) { fuzzRecord(f, fullBinding()) }
 func FuzzScript(f *testing.F)  { fuzzRecord(f, fullScript()) }
+func FuzzHistory(f *testing.F) { fuzzRecord(f, fullHistory()) }
 func FuzzGroup(f *testing.F)   { fuzzRecord(f, fullGroup()) }
 func FuzzGroupMessage(f *testing.F) {
 	fuzzRecord(f, fullGroupMessage())

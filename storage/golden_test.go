@@ -149,6 +149,14 @@ func fullAct() *storage.Act {
 	}
 }
 
+func fullHistory() *storage.History {
+	return &storage.History{
+		Width: 3, Begun: 170_000_000,
+		Minutes: []uint32{28_333_333, 7, 0, 28_333_334, 1<<32 - 1, 5, 28_333_390, 3, 5},
+		Tens:    []uint32{2_833_333, 7, 0},
+	}
+}
+
 func fullReplica() *storage.Replica {
 	return &storage.Replica{Cluster: "0f8fad5b-d9cb-469f-a165-70867728950e", Index: 1 << 33, Term: 7, Number: 300}
 }
@@ -219,6 +227,9 @@ func TestFormatIsWhatTheGoldenFilesSay(t *testing.T) {
 		"record_group_message": fullGroupMessage().Append(nil),
 		"record_group_count":   fullGroupCount().Append(nil),
 		"record_group_end":     fullGroupEnd().Append(nil),
+		"key_history":          storage.AppendHistoryKey(nil, "orders"),
+		"key_history_key":      storage.AppendKeyHistoryKey(nil, "orders", "acme"),
+		"record_history":       fullHistory().Append(nil),
 		"key_replica":          storage.ReplicaKey(),
 		"record_replica":       fullReplica().Append(nil),
 		"key_user":             storage.UserKey("worker"),

@@ -38,6 +38,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 		{fullSignal(), &storage.Signal{At: 9}},
 		{fullBudget(), &storage.Budget{Made: 9}},
 		{fullLedgerEntry(), &storage.LedgerEntry{Made: 9}},
+		{fullHistory(), &storage.History{Begun: 9}},
 		{fullGroup(), &storage.Group{Outer: 9}},
 		{fullGroupMessage(), &storage.GroupMessage{TTL: 9}},
 		{fullGroupCount(), &storage.GroupCount{Done: 9}},
@@ -66,7 +67,7 @@ func TestRecordsAreReadBackAsWritten(t *testing.T) {
 // No field may be forgotten: a record in which everything is set has no zero
 // field left, and neither has what was read back.
 func TestRecordsInTheTestsAreComplete(t *testing.T) {
-	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullFailure(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica(), *fullGroup(), *fullGroupMessage(), *fullGroupCount(), *fullGroupEnd()} {
+	for _, r := range []any{*fullMessage(), fullMessage().Meta, *fullMessage().Dead, *fullAttempt(), *fullFailure(), *fullLease(), *fullQueue(), *fullCron(), *fullScript(), *fullAct(), *fullBudget(), *fullLedgerEntry(), *fullSignal(), *fullReplica(), *fullHistory(), *fullGroup(), *fullGroupMessage(), *fullGroupCount(), *fullGroupEnd()} {
 		v := reflect.ValueOf(r)
 		for i := range v.NumField() {
 			if v.Field(i).IsZero() {
@@ -100,7 +101,7 @@ func TestFieldsAreReadInAnyOrder(t *testing.T) {
 	for _, tt := range []struct{ full, got record }{
 		{fullAttempt(), &storage.Attempt{}}, {fullLease(), &storage.Lease{}}, {fullQueue(), &storage.Queue{}}, {fullCron(), &storage.Cron{}}, {fullScript(), &storage.Script{}},
 		{fullSignal(), &storage.Signal{}}, {fullBudget(), &storage.Budget{}}, {fullLedgerEntry(), &storage.LedgerEntry{}}, {fullReplica(), &storage.Replica{}},
-		{fullGroup(), &storage.Group{}}, {fullGroupMessage(), &storage.GroupMessage{}}, {fullGroupCount(), &storage.GroupCount{}}, {fullGroupEnd(), &storage.GroupEnd{}},
+		{fullHistory(), &storage.History{}}, {fullGroup(), &storage.Group{}}, {fullGroupMessage(), &storage.GroupMessage{}}, {fullGroupCount(), &storage.GroupCount{}}, {fullGroupEnd(), &storage.GroupEnd{}},
 	} {
 		_, fields := fieldsOf(t, tt.full.Append(nil))
 		slices.Reverse(fields)

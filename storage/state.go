@@ -22,6 +22,8 @@ const (
 	StateScript      = "script"       // then name of a queue, hook, and number: Script
 	StateTopic       = "topic"        // then topic and queue, by their names: Binding
 	StateAct         = "act"          // then number: Act
+	StateHistory     = "history"      // then name of a queue, empty for all together: History
+	StateKeyHistory  = "history_key"  // then queue, by its name, and fairness key: History
 
 	StateGroup        = "group"         // then number of the group: Group
 	StateGroupMessage = "group_message" // then number of the group: GroupMessage
@@ -103,6 +105,8 @@ func stateKinds() map[string]stateKind {
 		StateScript:      {4, func(b []byte) error { return new(Script).Decode(b) }},
 		StateCronMessage: {2, func(b []byte) error { return new(Message).Decode(b) }},
 		StateAct:         {2, func(b []byte) error { return new(Act).Decode(b) }},
+		StateHistory:     {2, func(b []byte) error { return new(History).Decode(b) }},
+		StateKeyHistory:  {3, func(b []byte) error { return new(History).Decode(b) }},
 
 		StateGroup:        {2, func(b []byte) error { return new(Group).Decode(b) }},
 		StateGroupMessage: {2, checkGroupMessage},

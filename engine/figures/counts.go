@@ -154,6 +154,3 @@ func (n *Counts) Add(o Counts) {
 	n.Events.Add(&o.Events)
 	n.Counting = n.Counting || o.Counting
 }
-
-// numbers are what history has of these counts.
-func (n *Counts) numbers() Numbers { return Numbers{n.Flow, n.ByStatus} }

@@ -1,6 +1,6 @@
 // Package figures counts what queues and fairness keys do, and keeps what is shown of it: events, messages
 // by status, durations, shares of the last minute, the busiest keys, the top keys of a sweep, and the
-// last ten minutes. It knows no messages, transactions, records, clients or clock.
+// histories of queues and keys, of which it makes the records. It knows no messages, transactions, clients or clock.
 //
 // # Values in, figures out
 //
@@ -15,9 +15,9 @@
 //	              q.Count(Rounds, n)            of deficit round robin, that the delivery took
 //	              q.Change(Messages{Leased: 1})
 //	              q.Delivered(waited)           the event, and how long it was ready
-//	an ack        q.Count(Acked, 1)             the event
+//	an ack        q.Acked(&key)                 the event
 //	              q.Held(OutcomeAcked, held)    how long it was leased
-//	              q.Change(Messages{Leased: -1}), then Total: -1
+//	              q.Change(Messages{Leased: -1}), then q.Left(&key)
 //	              q.Forgotten(&key, ...)        if it was the key's last: its statistics stay, by name or in a sum
 //	a reply       sweep.Recent(now, age, end)   false: the engine walks all keys with sweep.Add, in slices, and
 //	              sweep.Conclude(&q, now)       concludes each queue; the requests that wait share it
@@ -41,5 +41,6 @@
 //	trouble.go    what operators should look at: the rule of troubles, and queues grouped by them
 //	listing.go    pages of queues, sorted by a column
 //	sweep.go      one look at all keys, for all requests: states, the oldest message, the top keys
-//	history.go    what queues did in the last ten minutes; line.go, the numbers of one of them
+//	history.go    what queues did in the last day, and what is written of it
+//	followed.go   what fairness keys did in the last hour: which of them are followed
 package figures

@@ -20,7 +20,7 @@ type keys struct {
 
 func newKeys() *keys {
 	q := new(Queue)
-	new(All).Enter(q)
+	new(All).Enter(q, "")
 	return &keys{Queue: q, seed: maphash.MakeSeed(), live: map[string]*Key{}}
 }
 
@@ -182,7 +182,7 @@ func (w *keys) purge(t *testing.T, rng *rand.Rand, all map[string]uint64) {
 	t.Helper()
 	detached := w.live
 	w.live = map[string]*Key{}
-	w.Detach()
+	w.Detach(nil)
 	w.check(t)
 	for _, name := range slices.Sorted(maps.Keys(detached)) {
 		if n := rng.IntN(6); n < 3 {

@@ -5,7 +5,8 @@ import "time"
 // Key is what is counted of a fairness key that has messages.
 type Key struct {
 	deliveries
-	busiest bool // in the list of the busiest of its queue
+	busiest bool   // in the list of the busiest of its queue
+	slot    uint32 // its place in the table of followed keys; 0: it is not followed
 }
 
 // deliveries are those of a fairness key since the start of the broker.
@@ -77,6 +78,9 @@ func (q *Queue) Forgotten(k *Key, hash uint64, name string, t Tally, owes Debt) 
 	if k.busiest {
 		q.busiest.forgotten(k, s)
 	}
+	if k.slot != 0 {
+		q.all.follows.at(k.slot).leave(0)
+	}
 	q.keep(hash, name, s)
 }
 
@@ -85,6 +89,9 @@ func (q *Queue) Returned(k *Key, hash uint64, name string) (Tally, Debt) {
 	s := q.idle.take(hash, name)
 	if k.deliveries = s.deliveries; k.Delivered > 0 {
 		q.busiest.resumed(k, name)
+	}
+	if len(q.followed.list) > 0 {
+		q.followed.enter(k, hash, name)
 	}
 	return s.Tally, s.debt
 }
@@ -112,6 +119,9 @@ func (q *Queue) Keep(k *Key, hash uint64, name string, t Tally) {
 // now.
 func (q *Queue) Join(k, detached *Key, name string) {
 	k.Delivered += detached.Delivered
+	if k.slot != 0 {
+		q.all.follows.at(k.slot).took += detached.Delivered
+	}
 	q.busiest.note(k, name)
 }
 

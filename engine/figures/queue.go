@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/faisca/fila/engine/internal/timeline"
 )
 
 // Queue is what is counted of a queue. All.Enter makes it ready for use.
@@ -14,21 +16,25 @@ type Queue struct {
 	Counted     bool  // the numbers of messages are exact
 	Dead        bool  // its messages are dead ones, set by SetDead
 
-	all *All
+	name string
+	all  *All
 	totals
 	share    minuteSum // cost delivered
 	idle     idleStats // of keys without messages
 	busiest  busiestKeys
 	swept    *KeyFigures // of its keys, from the last sweep; nil: none, or it had no keys
 	recorded uint32      // step in which history has recorded it last
+	written  uint32      // the last step that a record of its history has
 }
 
-// totals count since the start of the broker. They outlive recoveries in place, and those of a
+// totals count since the start of the broker, but for the history. They outlive recoveries in place, and those of a
 // deleted queue are kept.
 type totals struct {
 	events    counters
 	durations Durations
-	line      line // of the last ten minutes
+	lines     timeline.Lines[values]
+	before    Flow // what lines has from before the start
+	followed  followedKeys
 }
 
 // add adds the totals of a queue that is gone.
@@ -51,6 +57,7 @@ type sums struct {
 type All struct {
 	sums
 	deleted totals            // of all queues that were deleted
+	follows followTable       // the followed keys of all queues
 	before  map[string]totals // of the queues before a recovery, by name; nil: none is under way
 }
 
@@ -61,6 +68,7 @@ func (a *All) Reset(queues iter.Seq2[string, *Queue]) {
 		a.before = map[string]totals{}
 		for name, q := range queues {
 			a.before[name] = q.totals
+			q.followed.detach()
 		}
 	}
 	a.sums = sums{events: a.events}
@@ -68,26 +76,33 @@ func (a *All) Reset(queues iter.Seq2[string, *Queue]) {
 
 // Recover takes over the totals of a queue that was there before the recovery.
 func (a *All) Recover(name string, q *Queue) {
-	q.totals = a.before[name]
-	delete(a.before, name)
+	if t, ok := a.before[name]; ok {
+		q.totals = t
+		delete(a.before, name)
+		q.followed.moveTo(q)
+	}
 }
 
 // Recovered ends a recovery. Queues that the failed batch has created are gone.
 func (a *All) Recovered() {
 	for _, t := range a.before {
 		a.deleted.add(&t)
+		a.follows.dropAll(&t.followed)
 	}
 	a.before = nil
 }
 
 // Enter adds a queue without messages, which are not counted yet.
-func (a *All) Enter(q *Queue) {
-	q.all = a
+func (a *All) Enter(q *Queue, name string) {
+	q.all, q.name = a, name
 	a.uncounted++
 }
 
 // Leave keeps the totals of a queue that is deleted.
-func (a *All) Leave(q *Queue) { a.deleted.add(&q.totals) }
+func (a *All) Leave(q *Queue) {
+	a.deleted.add(&q.totals)
+	a.follows.dropAll(&q.followed)
+}
 
 // Counts returns those of all queues, deleted ones included. keys is the number of fairness keys.
 func (a *All) Counts(keys int) Counts {
@@ -140,8 +155,9 @@ func (q *Queue) SetDead(dead bool) {
 }
 
 // Detach forgets the messages of the queue and its keys that have some, since a purge detaches them.
-// Keep keeps the statistics of these keys later.
-func (q *Queue) Detach() {
+// Keep keeps the statistics of these keys later. look says what followed keys hold.
+func (q *Queue) Detach(look func(f *Followed) KeyHolds) {
+	q.followed.gone(look)
 	q.in().subtract(q.Messages)
 	q.Messages, q.swept = Messages{}, nil
 	q.SetCounted()
@@ -175,9 +191,12 @@ func (q *Queue) Delivered(waited time.Duration) {
 // Held counts how long a message was leased, whose lease ends.
 func (q *Queue) Held(o Outcome, held time.Duration) { observe(&q.durations.Work[o], held) }
 
-// Check counts again: the sums are those of the queues and of deleted ones (33). Waits of
+// Check counts again: the sums are those of the queues and of deleted ones (33), and followed keys are in their places (43). Waits of
 // deleted queues may not be answered yet.
 func (a *All) Check(queues, deleted []*Queue) error {
+	if err := a.follows.check(queues); err != nil {
+		return err
+	}
 	want := sums{events: a.deleted.events}
 	for _, q := range queues {
 		want.events.add(&q.events)

@@ -40,7 +40,7 @@ func TestEachCounterIsAddedAndGrows(t *testing.T) {
 func TestEachEventHasItsName(t *testing.T) {
 	var a All
 	q := new(Queue)
-	a.Enter(q)
+	a.Enter(q, "")
 	for e := range eventKinds {
 		q.Count(e, uint64(e)+1)
 	}
@@ -85,7 +85,7 @@ func (w *world) happen(q *Queue) {
 	case 4:
 		q.SetCounted()
 	case 5:
-		q.Detach()
+		q.Detach(nil)
 	}
 }
 
@@ -94,10 +94,10 @@ func (w *world) step(names int) {
 	switch q := w.queues[name]; {
 	case q == nil:
 		q = new(Queue)
-		w.Enter(q)
+		w.Enter(q, "")
 		w.queues[name] = q
 	case w.rng.IntN(20) == 0:
-		q.Detach()
+		q.Detach(nil)
 		w.Leave(q)
 		w.deleted = append(w.deleted, q)
 		delete(w.queues, name)
@@ -115,14 +115,14 @@ func (w *world) recover() {
 		w.Reset(maps.All(w.queues))
 		for name := range w.queues {
 			w.queues[name] = new(Queue)
-			w.Enter(w.queues[name])
+			w.Enter(w.queues[name], "")
 		}
 	}
 	delete(w.queues, slices.Sorted(maps.Keys(w.queues))[0]) // the failed batch has created it
 	w.Reset(maps.All(w.queues))
 	for name := range w.queues {
 		w.queues[name] = new(Queue)
-		w.Enter(w.queues[name])
+		w.Enter(w.queues[name], "")
 		w.Recover(name, w.queues[name])
 	}
 	w.Recovered()
@@ -174,7 +174,7 @@ func TestTheCheckFindsAWrongSum(t *testing.T) {
 	} {
 		var a All
 		q := new(Queue)
-		a.Enter(q)
+		a.Enter(q, "")
 		q.Change(Messages{Total: 1})
 		queues := []*Queue{q}
 		if err := a.Check(queues, nil); err != nil {
@@ -202,7 +202,7 @@ func TestMessagesAreShownByStatus(t *testing.T) {
 func TestAQueueIsUnusedUntilSomethingHappens(t *testing.T) {
 	var a All
 	q := new(Queue)
-	if a.Enter(q); q.Unused() {
+	if a.Enter(q, ""); q.Unused() {
 		t.Error("a queue is unused whose messages are not counted")
 	}
 	if q.SetCounted(); !q.Unused() {
@@ -237,7 +237,7 @@ func TestASharesMinuteSlides(t *testing.T) {
 
 func TestTheDurationsOfALeaseAreThoseOfItsOutcome(t *testing.T) {
 	q := new(Queue)
-	new(All).Enter(q)
+	new(All).Enter(q, "")
 	q.Delivered(time.Second)
 	for o := range Outcome(Outcomes) {
 		q.Held(o, time.Duration(o+1)*time.Minute)

@@ -43,7 +43,7 @@ func TestASweepIsSharedUntilItIsTooOld(t *testing.T) {
 	var s Sweep
 	queues := []*Queue{new(Queue), new(Queue)}
 	for _, q := range queues {
-		new(All).Enter(q)
+		new(All).Enter(q, "")
 	}
 	sweep := func(now int64, depths ...int64) {
 		t.Helper()

@@ -33,7 +33,7 @@ func (in *Input) scanPositional() (at int, err error) {
 	for i := range in.Cmd.positional {
 		e := &in.Cmd.positional[i]
 		left := len(in.Args) - at
-		if e.arg.Optional && (left <= e.after || e.arg.numeric() && !e.arg.leads && in.isOption(in.Args[at])) {
+		if e.arg.Optional && (left <= e.after || e.arg.numeric() && !e.arg.leads && in.isOption(in.Args[at]) || e.arg.Type == Key && in.isOnlyOption(in.Args[at:])) {
 			continue
 		}
 		if left <= 0 {
@@ -77,6 +77,12 @@ func (in *Input) isOption(word []byte) bool {
 		}
 	}
 	return false
+}
+
+// isOnlyOption reports whether words are one option and its value. Two words cannot be a queue and an option with a value, so
+// a queue may have the name of an option.
+func (in *Input) isOnlyOption(words [][]byte) bool {
+	return len(words) == 2 && in.isOption(words[0]) && !in.isOption(words[1])
 }
 
 // takeWords assigns the next n words to a positional argument.
