@@ -159,7 +159,7 @@ func blockerFields(b *engine.Blocker) *fields {
 func throttleList() Spec {
 	return Spec{
 		Name: "LIST", Group: "fila", Since: "0.1.0", Complexity: "O(N) where N is COUNT", Returns: pageOfMaps,
-		Summary: "Returns the throttles that have settings of their own or are held, and patterns, a page at a time; with MATCH also, after them, the throttles of patterns that are in memory.",
+		Summary: "Returns the throttles that have settings of their own, those that nothing limits and that are held, and patterns, a page at a time; with MATCH also, after them, the throttles of patterns that are in memory, of which the held ones are some.",
 		Flags:   []string{"readonly"},
 		Reply:   pageReply + "A throttle is a map as in FILA.THROTTLE GET.",
 		Args:    append([]Arg{}, pageOptions()...),
