@@ -36,7 +36,7 @@ func TestAValueThatCannotBeIsExitCode2(t *testing.T) {
 			line := name
 			_, usage, _ := strings.Cut(section, "```text\n"+name)
 			usage, _, _ = strings.Cut(usage, "\n")
-			for _, word := range strings.Fields(usage) {
+			for word := range strings.FieldsSeq(usage) {
 				if arg := given[strings.TrimSuffix(word, "...")]; arg != "" {
 					line += " " + arg
 				}
