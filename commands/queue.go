@@ -317,9 +317,9 @@ func pastOfQueues() Spec {
 		Access:  Look,
 		Reply: "An array of moments, the oldest first, each a map: " + momentFields(&engine.Moment{}).names() + ". " +
 			"RANGE is how far it goes back, in seconds (600): a day at most, a key an hour. Moments are ten seconds apart, a minute where it is more than 15 minutes, ten minutes where it is more than an hour; the last one is the newest. " +
-			"The difference of two moments is what happened between them. Once a minute it is written what a restart or another leader needs: what is before a start is minutes apart, " +
-			"and a crash takes the last minute at most. Counters go on over starts, so they differ from those of FILA.STATS. " +
-			"With KEY a moment is: " + keyMomentFields(&engine.KeyMoment{}).names() + ". There enqueued are the messages that the key was given, in whatever way; oldest_ms is for how long its first message had been ready, nil without one in memory; " +
+			"Counters are as in FILA.STATS, since the start, and negative before it: the difference of two moments is what happened between them. Once a minute it is written what a restart or another leader " +
+			"needs: what is before a start is minutes apart, and a crash takes the last minute at most. " +
+			"With KEY a moment is: " + keyMomentFields(&engine.KeyMoment{}).names() + ". There counters begin when the key is followed, and enqueued are the messages that the key was given, in whatever way; oldest_ms is for how long its first message had been ready, nil without one in memory; " +
 			"queue_delivered are the deliveries of the queue: the share of the key between two moments is the quotient of the differences of delivered and queue_delivered. " +
 			"At most " + strconv.Itoa(engine.KeyHistoriesOfQueue) + " keys of a queue have a history, " + strconv.Itoa(engine.KeyHistories) + " of all: each while there is room, then those that deliver or hold most, " +
 			"and any that was asked for in the last five minutes, from then on.",

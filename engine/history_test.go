@@ -172,9 +172,12 @@ func TestHistoryOutlivesRecoveriesAndRestarts(t *testing.T) {
 	kept := slices.DeleteFunc(before, func(m Moment) bool { return m.At.Unix()%60 != 0 })
 	w.restart()
 	w.now = w.now.Add(timeline.Length)
+	for i, last := 0, kept[len(kept)-1].Enqueued; i < len(kept); i++ {
+		kept[i].Enqueued -= last // events count from the start
+	}
 	for range 2 { // the second time all is from the first start
 		after := w.moments("q")
-		if n := len(kept); len(after) < n+1 || !slices.Equal(after[:n], kept) || after[n].Enqueued != kept[n-1].Enqueued || after[n].Ready != 13 {
+		if n := len(kept); len(after) < n+1 || !slices.Equal(after[:n], kept) || after[n].Enqueued != 0 || after[n].Ready != 13 {
 			t.Fatalf("%+v after a restart, want %+v and what is new", after, kept)
 		}
 		if list := w.moments("other"); len(list) < len(kept) || list[len(list)-1].Numbers != (figures.Numbers{}) {
@@ -477,7 +480,7 @@ func TestHistoryOfAClockThatHasGoneBack(t *testing.T) {
 	back.Advance(3 * timeline.Length)
 	for _, list := range [][]Moment{back.moments("q"), back.moments("")} {
 		for i, m := range list {
-			if m.At.After(back.Now()) || i > 0 && !m.At.After(list[i-1].At) || m.Enqueued > 30 {
+			if m.At.After(back.Now()) || i > 0 && !m.At.After(list[i-1].At) || int64(m.Enqueued) > 0 {
 				t.Errorf("moment %d is at %v, it is %v: %+v", i, m.At, back.Now(), m.Numbers)
 			}
 		}

@@ -28,7 +28,8 @@ type History struct {
 	saved  Numbers // of all queues together, when the last minute began that is written, or is being written
 }
 
-// Moment is what a queue, or all together, had done and held at one time.
+// Moment is what a queue, or all together, had done and held at one time. Events count from the start: of a moment before
+// it, their numbers are negative, modulo 2^64.
 type Moment struct {
 	At time.Time
 	Numbers
@@ -78,6 +79,14 @@ func (f *Flow) add(o Flow) {
 	f.Acked += o.Acked
 	f.Nacked += o.Nacked
 	f.Expired += o.Expired
+}
+
+func (f *Flow) subtract(o Flow) {
+	f.Enqueued -= o.Enqueued
+	f.Delivered -= o.Delivered
+	f.Acked -= o.Acked
+	f.Nacked -= o.Nacked
+	f.Expired -= o.Expired
 }
 
 // at returns the numbers at a step, which are now those of n.
@@ -175,17 +184,19 @@ func (q *Queue) numbers() Numbers {
 
 // All returns the moments of all queues together in the last steps of ten seconds, the oldest first.
 func (h *History) All(all *All, last uint32) []Moment {
-	return h.moments(&h.all, h.of(all), h.begun, last)
+	return h.moments(&h.all, h.of(all), h.before, h.begun, last)
 }
 
 // Of returns those of a queue that was created at a time.
 func (h *History) Of(q *Queue, created int64, last uint32) []Moment {
-	return h.moments(&q.lines, q.numbers(), max(h.begun, timeline.StepAt(created)), last)
+	return h.moments(&q.lines, q.numbers(), q.before, max(h.begun, timeline.StepAt(created)), last)
 }
 
-func (h *History) moments(l *timeline.Lines[values], now Numbers, since, last uint32) (list []Moment) {
+func (h *History) moments(l *timeline.Lines[values], now Numbers, before Flow, since, last uint32) (list []Moment) {
 	for _, p := range h.known(since).Places(last, timeline.Tens) {
-		list = append(list, Moment{time.Unix(0, timeline.Begin(p.Begin())), at(l, p.Resolution, p.Step, now)})
+		n := at(l, p.Resolution, p.Step, now)
+		n.Flow.subtract(before)
+		list = append(list, Moment{time.Unix(0, timeline.Begin(p.Begin())), n})
 	}
 	return list
 }
@@ -218,11 +229,7 @@ const lately = uint32(10 * time.Minute / timeline.Length)
 func (h *History) Lately(q *Queue) Flow {
 	n := q.numbers()
 	was := at(&q.lines, timeline.Seconds, max(h.fine, h.done-min(h.done, lately-1)), n)
-	n.Enqueued -= was.Enqueued
-	n.Delivered -= was.Delivered
-	n.Acked -= was.Acked
-	n.Nacked -= was.Nacked
-	n.Expired -= was.Expired
+	n.Flow.subtract(was.Flow)
 	return n.Flow
 }
 

@@ -16,6 +16,7 @@ import { Overview } from "./overview";
 import { Queue } from "./queue";
 import { Signals } from "./signals";
 import { SlowLog } from "./slowlog";
+import { ThrottlePage } from "./throttle";
 import { Throttles } from "./throttles";
 import { Topics } from "./topics";
 import { Users } from "./users";
@@ -33,7 +34,7 @@ export function pageOf(route: Route): ComponentChildren {
 		case "groups":
 			return <Groups route={route} />;
 		case "throttles":
-			return <Throttles route={route} />;
+			return name === undefined ? <Throttles route={route} /> : <ThrottlePage key={key(name)} name={name} />;
 		case "budgets":
 			return <Budgets route={route} />;
 		case "signals":

@@ -11,6 +11,7 @@ import { ActionButton, Actions, Badge, Card, Choice, Code, Empty, Facts, Failure
 import type { Column, Tone } from "../ui";
 import { bytes, key, list, maps, maybe, num, page, text } from "../value";
 import { patternOf } from "./overview";
+import { KeyPast } from "./past";
 
 /** states are those of FILA.KEYS. */
 export function stateOf(state: string): { tone: Tone; name: string } {
@@ -134,7 +135,7 @@ export function WaitsFor({ queue, k }: { queue: Bytes; k: Fields }) {
 	);
 }
 
-export function KeyPage({ queue, fairKey }: { queue: Bytes; fairKey: Bytes }) {
+export function KeyPage({ queue, fairKey, route }: { queue: Bytes; fairKey: Bytes; route: Route }) {
 	const asked = useReply(["FILA.EXPLAIN", queue, "KEY", fairKey], 2000);
 	const k = asked.data as Fields | undefined;
 	const name = text(fairKey);
@@ -162,6 +163,8 @@ export function KeyPage({ queue, fairKey }: { queue: Bytes; fairKey: Bytes }) {
 	return (
 		<Card title={`Key ${name}`} actions={<Actions>{[...keyActions(queue, { ...k, key: fairKey as never }), ...more].map((a) => <ActionButton key={a.label} action={/^(Pause|Resume|Purge)$/.test(a.label) ? { ...a, label: a.label + " key" } : a} />)}</Actions>}>
 			<p class="explain"><State state={text(k.state)} /> <Reason queue={queue} k={k} /></p>
+			<p><a href={to(["queues", queue, "messages"], { key: name })}>Its messages</a></p>
+			<KeyPast queue={queue} fairKey={fairKey} route={route} />
 			<Facts facts={[
 				["Share", <Share share={num(k.share)} fair={num(k.fair_share)} />],
 				["Weight", short(num(k.weight))],
@@ -186,7 +189,7 @@ export function KeyTables({ k }: { k: Fields }) {
 				<>
 					<h3>Throttles that do not admit its next message</h3>
 					<Table caption="Throttles that do not admit the next message" rows={maps(k.blocked_by)} id={(t) => key(bytes(t.throttle))} columns={[
-						{ name: "Throttle", head: true, cell: (t) => <a href={to(["throttles"], { match: text(t.throttle) })}>{text(t.throttle)}</a> },
+						{ name: "Throttle", head: true, cell: (t) => <a href={to(["throttles", bytes(t.throttle)])}>{text(t.throttle)}</a> },
 						{ name: "Leases", right: true, cell: (t) => (t.concurrency === null ? count(num(t.in_use)) : `${count(num(t.in_use))} of ${text(t.limit ?? t.concurrency)}`) },
 						{ name: "Rate", right: true, cell: (t) => (t.rate === null ? "–" : `${text(t.rate)}/s`) },
 						{ name: "Next token", right: true, cell: (t) => (t.next_token_at === null ? "–" : ago(maybe(t.next_token_at))) },

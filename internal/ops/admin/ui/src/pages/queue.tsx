@@ -7,6 +7,7 @@ import type { Action, Field, Values } from "../app";
 import { Charts } from "../chart";
 import { count, duration, micros, plural, rate, short } from "../format";
 import { levels, rateOf, rates, recorded } from "../history";
+import { pastRates, Ranges, rangeOf, ranges, usePast } from "./past";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Empty, Failure, Figure, Figures, Loading, Page, Tabs } from "../ui";
@@ -147,7 +148,7 @@ export function Queue({ queue, route, part: asked }: { queue: Bytes; route: Rout
 			</>
 		} actions={queueActions(queue, q).map((a) => <ActionButton key={a.label} action={a} />)}>
 			<QueueFigures q={q} dlq={dlq} />
-			{(part === "keys" || part === "dead") && <QueueCharts source={source} dlq={dlq} />}
+			{(part === "keys" || part === "dead") && !(part === "keys" && inPart !== undefined) && <QueueCharts source={source} dlq={dlq} queue={queue} route={route} />}
 			{inPart === undefined && wrong.filter((t) => t.word !== "dead").map((t) => <p key={t.word} class="why-wrong"><strong>{t.label}:</strong> {t.why}</p>)}
 			<Tabs current={titleOf(part)} tabs={tabs} />
 			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} dlq={dlq} />)
@@ -156,7 +157,7 @@ export function Queue({ queue, route, part: asked }: { queue: Bytes; route: Rout
 				: part === "topics" ? <QueueTopics queue={queue} />
 				: part === "scripts" ? <Scripts queue={queue} route={route} />
 				: part === "settings" ? <Settings queue={queue} />
-				: part === "keys" && inPart !== undefined ? <KeyPage key={text(inPart)} queue={queue} fairKey={inPart} />
+				: part === "keys" && inPart !== undefined ? <KeyPage key={text(inPart)} queue={queue} fairKey={inPart} route={route} />
 				: <Keys queue={queue} live={list(figures?.keys) as Fields[]} by={by} route={route} total={num(q.keys)} />}
 		</Page>
 	);
@@ -187,28 +188,33 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 	);
 }
 
-function QueueCharts({ source, dlq }: { source: string; dlq: boolean }) {
-	const samples = recorded(source);
+const queueRanges: [string, string][] = [["", "Live"], ...ranges];
+
+function QueueCharts({ source, dlq, queue, route }: { source: string; dlq: boolean; queue: Bytes; route: Route }) {
+	const range = rangeOf(route, queueRanges);
+	const past = usePast([queue], range);
+	const samples = range === "" ? recorded(source) : past.samples;
 	const level = (name: string) => levels(samples, name);
-	if (dlq) {
-		return (
-			<Charts times={samples.map((s) => s.at)} charts={[
-				{ title: "Dead letters", unit: "messages", series: [{ name: "dead", color: "--c3", values: level("dead") }] },
-			]} />
-		);
-	}
+	const grows = (...names: string[]) => (range === "" ? rates(samples, ...names) : pastRates(samples, ...names));
+	const charts = dlq ? [
+		{ title: "Dead letters", unit: "messages", series: [{ name: "dead", color: "--c3", values: level("dead") }] },
+	] : [
+		{ title: "Messages per second", unit: "per second", series: [
+			{ name: "enqueued", color: "--c1", values: grows("enqueued") },
+			{ name: "acked", color: "--c2", values: grows("acked") },
+			{ name: "failed", color: "--c3", values: grows("nacked", "expired") },
+		] },
+		{ title: "Backlog", unit: "messages", series: [
+			{ name: "ready", color: "--c1", values: level("ready") },
+			{ name: "leased", color: "--c2", values: level("leased") },
+			{ name: "delayed", color: "--c4", values: level("delayed") },
+		] },
+	];
 	return (
-		<Charts times={samples.map((s) => s.at)} charts={[
-			{ title: "Messages per second", unit: "per second", series: [
-				{ name: "enqueued", color: "--c1", values: rates(samples, "enqueued") },
-				{ name: "acked", color: "--c2", values: rates(samples, "acked") },
-				{ name: "failed", color: "--c3", values: rates(samples, "nacked", "expired") },
-			] },
-			{ title: "Backlog", unit: "messages", series: [
-				{ name: "ready", color: "--c1", values: level("ready") },
-				{ name: "leased", color: "--c2", values: level("leased") },
-				{ name: "delayed", color: "--c4", values: level("delayed") },
-			] },
-		]} />
+		<>
+			<Ranges route={route} options={queueRanges} />
+			<Failure error={past.error} />
+			<Charts key={range} times={samples.map((s) => s.at)} charts={charts} />
+		</>
 	);
 }

@@ -85,22 +85,27 @@ export function Throttles({ route }: { route: Route }) {
 				{ name: "Keys waiting", right: true, sort: (t) => num(t.waiting), cell: (t) => (num(t.waiting) > 0 ? <Badge tone="wait">{count(num(t.waiting))}</Badge> : <Num n={0} />) },
 				{ name: "Passed", right: true, sort: (t) => num(t.passed), cell: (t) => <Num n={num(t.passed)} /> },
 				{ name: "Waited", right: true, hint: "By all keys together", sort: (t) => num(t.waited_ms), cell: (t) => duration(num(t.waited_ms)) },
-				{ name: "Actions", cell: (t) => (
-					<span class="rowactions">
-						<ActionButton small action={{ ...set(t), after: reload }} />
-						{!isPattern(t) && <ActionButton small action={t.held_until === null ? hold(bytes(t.key), reload) : release(bytes(t.key), reload)} />}
-						{isSet(t) && <ActionButton small action={remove(bytes(t.key), num(t.waiting), reload)} />}
-					</span>
-				) },
+				{ name: "Actions", cell: (t) => <span class="rowactions">{throttleActions(t, reload, true)}</span> },
 			],
 		}} />
+	);
+}
+
+/** throttleActions are the buttons of a throttle. */
+export function throttleActions(t: Fields, reload: () => void, small?: boolean) {
+	return (
+		<>
+			<ActionButton small={small} action={{ ...set(t), after: reload }} />
+			{!isPattern(t) && <ActionButton small={small} action={t.held_until === null ? hold(bytes(t.key), reload) : release(bytes(t.key), reload)} />}
+			{isSet(t) && <ActionButton small={small} action={remove(bytes(t.key), num(t.waiting), reload)} />}
+		</>
 	);
 }
 
 function Name({ t }: { t: Fields }) {
 	return (
 		<>
-			{text(t.key)}
+			<a href={to(["throttles", bytes(t.key)])}>{text(t.key)}</a>
 			{num(t.by_cost) === 1 && <> <small>by cost</small></>}
 			{isPattern(t) && <> <small>pattern, <a href={to(["throttles"], { match: text(t.key) })}>{plural(num(t.instances), "throttle")}</a></small></>}
 			{ofPattern(t) && <> <small>of {text(t.pattern)}</small></>}
@@ -109,7 +114,7 @@ function Name({ t }: { t: Fields }) {
 }
 
 /** Next shows for how long a throttle is still held, or when it has tokens for the next message. */
-function Next({ t }: { t: Fields }) {
+export function Next({ t }: { t: Fields }) {
 	const until = maybe(t.held_until);
 	if (until !== null) {
 		const left = duration(Math.max(0, Math.ceil((until - Date.now()) / 1000) * 1000));
@@ -118,7 +123,8 @@ function Next({ t }: { t: Fields }) {
 	return t.next_at === null ? <span class="zero">–</span> : <>{ago(maybe(t.next_at))}</>;
 }
 
-function Leases({ t }: { t: Fields }) {
+/** Leases shows how many leases name a throttle, and how many may. */
+export function Leases({ t }: { t: Fields }) {
 	if (t.concurrency === null) {
 		return <span class="zero">{count(num(t.held))}</span>;
 	}
