@@ -84,7 +84,7 @@ func open(t *testing.T, browser *rod.Browser, url, hash string) *tab {
 	x.visit(hash)
 	t.Cleanup(func() {
 		x.wantQuiet()
-		_ = page.Close()
+		_, _ = proto.TargetCloseTarget{TargetID: page.TargetID}.Call(browser) // also if the page would ask whether to leave it
 	})
 	return x
 }

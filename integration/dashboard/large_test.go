@@ -143,9 +143,9 @@ func TestASearchFindsOneOfManyAndCanBeStopped(t *testing.T) {
 	b.die(1, "orders", func(int) string { return "the needle is broken" }, "KEY", "d", "PRIORITY", "9")
 	x := open(t, browse(t), b.url, "#/queues/orders/messages")
 	x.drawn()
-	for field, typed := range map[string]string{"Payload contains": "needle", "Header name": "customer"} {
+	for field, typed := range map[string]string{"payload": "needle", "header": "header:customer"} {
 		x.click("button", "Clear")
-		x.fill("textbox", field, typed)
+		x.fill("combobox", "Search messages", typed)
 		x.click("button", "Search")
 		x.until("the search by "+field+" has come to its end", `() => /looked at all .* found 1$/m.test(document.querySelector(".progress [role=status]").textContent)`)
 	}
@@ -155,7 +155,7 @@ func TestASearchFindsOneOfManyAndCanBeStopped(t *testing.T) {
 	// What is common ends by itself when enough is found, and goes on when it is asked to.
 	x.visit("#/queues/orders/messages")
 	x.drawn()
-	x.fill("textbox", "Payload contains", "order")
+	x.fill("combobox", "Search messages", "order")
 	x.click("button", "Search")
 	x.until("it stops by itself when it has found enough", `() => !/^Looking/.test(document.querySelector(".progress [role=status]").textContent)`)
 	x.click("button", "Go on")
@@ -208,7 +208,7 @@ func TestASearchThatRunsIsStoppedAndGoesOn(t *testing.T) {
 		return r.Value.Int()
 	}
 	before := b.calls("fila.browse")
-	x.fill("textbox", "Payload contains", "nowhere")
+	x.fill("combobox", "Search messages", "nowhere")
 	x.click("button", "Search")
 	x.until("it is looking", `() => /^Looking: looked at about [1-9]/.test(document.querySelector(".progress [role=status]").textContent)`)
 	x.click("button", "Stop")

@@ -107,11 +107,15 @@ export function Batch({ queue, search, some, picked, dlq, after, children }: {
 			app.say(`${deed.label}: stopped with its page, ${count(p.done)} of ${count(p.of)} ${deed.done}.`);
 		}
 	}, []);
+	const runs = progress?.running === true && !deed?.whole;
 	useEffect(() => {
-		const ask = (e: BeforeUnloadEvent) => under.current && e.preventDefault();
+		if (!runs) {
+			return;
+		}
+		const ask = (e: BeforeUnloadEvent) => e.preventDefault();
 		addEventListener("beforeunload", ask);
 		return () => removeEventListener("beforeunload", ask);
-	}, []);
+	}, [runs]);
 	const begin = async (next: string) => {
 		cancel.current?.abort();
 		const signal = (cancel.current = new AbortController()).signal;

@@ -1,12 +1,13 @@
 // Messages: a search that goes through the queue a page at a time, and can be stopped.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { run } from "../api";
 import type { Bytes, Fields, Refusal } from "../api";
-import { initial, Input, CommandLine } from "../action";
+import { CommandLine } from "../action";
 import { refusalOf, useApp } from "../app";
-import type { Field, Values } from "../app";
+import type { Values } from "../app";
 import { ago, count, plural, size } from "../format";
+import { lineOf, moment, offers, valuesOf } from "../query";
 import { refine, to } from "../route";
 import type { Route } from "../route";
 import { Badge, Card, Code, Empty, Failure, Level, Table } from "../ui";
@@ -14,21 +15,7 @@ import { Batch } from "./batch";
 import type { Column, Tone } from "../ui";
 import { bytes, key, maybe, num, page, pairs, raw, text } from "../value";
 
-const filters: Field[] = [
-	{ name: "status", label: "Status", kind: "select", options: [["", "any"], ["ready", "ready"], ["delayed", "delayed"], ["leased", "leased"], ["dead", "dead"], ["done", "done"]] },
-	{ name: "key", label: "Fairness key" },
-	{ name: "payload", label: "Payload contains" },
-	{ name: "header", label: "Header name" },
-	{ name: "value", label: "Header value", placeholder: "*" },
-	{ name: "error", label: "Error matches", placeholder: "*timeout*" },
-	{ name: "since", label: "Since", placeholder: "2026-01-31 14:00" },
-	{ name: "until", label: "Until", placeholder: "2026-01-31 15:00" },
-];
-
-/** moment reads a time as it is typed; NaN if it is none. */
-function moment(typed: string): number {
-	return /^\d{10,}$/.test(typed) ? Number(typed) : Date.parse(typed);
-}
+const names = ["status", "key", "payload", "header", "value", "error", "since", "until"];
 
 export function searchWords(queue: Bytes, v: Values): Bytes[] {
 	const words: Bytes[] = ["FILA.BROWSE", queue];
@@ -152,26 +139,104 @@ export function Found({ hunt, total, onStop, onMore }: { hunt: Hunt; total: numb
 	);
 }
 
+/** wrongIn says what is wrong with a search; "" if nothing is. */
+function wrongIn(v: Values): string {
+	if (v.status && !statusTone[v.status]) {
+		return `“${v.status}” is no status: write ready, delayed, leased, dead or done.`;
+	}
+	const side = ["since", "until"].find((side) => v[side] && Number.isNaN(moment(v[side])));
+	return side ? `“${v[side]}” is no time: write an age such as 2h, 2026-01-31T14:00, or Unix milliseconds.` : "";
+}
+
+/** QueryLine is the line of a search, with ways to go on with it. */
+function QueryLine({ line, onChange }: { line: string; onChange(line: string): void }) {
+	const id = useId();
+	const [open, show] = useState(false);
+	const [at, move] = useState(-1);
+	const shown = open ? offers(line) : [];
+	const take = (next: string) => {
+		onChange(next);
+		move(-1);
+		show(true);
+	};
+	const keys = (e: KeyboardEvent) => {
+		const step = e.key === "ArrowDown" ? 1 : e.key === "ArrowUp" ? -1 : 0;
+		if (step !== 0) {
+			e.preventDefault();
+			show(true);
+			const n = offers(line).length;
+			move(n === 0 ? -1 : at < 0 ? (step > 0 ? 0 : n - 1) : (at + step + n) % n);
+		} else if (e.key === "Enter" && shown[at]) {
+			e.preventDefault();
+			take(shown[at].line);
+		} else if (e.key === "Escape" || e.key === "Enter") {
+			show(false);
+		}
+	};
+	return (
+		<div class="query">
+			<label for={id}>Search messages</label>
+			<input id={id} type="text" role="combobox" aria-expanded={shown.length > 0} aria-controls={`${id}-list`} aria-autocomplete="list" aria-describedby={`${id}-hint`}
+				aria-activedescendant={shown[at] ? `${id}-${at}` : undefined} value={line} spellcheck={false} autocomplete="off" placeholder="words in the payload, status:dead key:acme since:2h"
+				onInput={(e) => take(e.currentTarget.value)} onKeyDown={keys} onBlur={() => show(false)} />
+			{shown.length > 0 && <ul class="goals" role="listbox" id={`${id}-list`} aria-label="Conditions">
+				{shown.map((o, i) => (
+					<li key={o.text} id={`${id}-${i}`} role="option" aria-selected={i === at} onMouseDown={(e) => e.preventDefault()} onMouseEnter={() => move(i)} onClick={() => take(o.line)}>
+						<code>{o.text}</code> <small>{o.what}</small>
+					</li>
+				))}
+			</ul>}
+			<small id={`${id}-hint`}>Words are looked for in the payload. Conditions are status, key, header, error, since and until, such as header:tenant=acme; quotes hold spaces together. The address of the page keeps the search.</small>
+		</div>
+	);
+}
+
+/** localTime writes a moment as a field for a date and a time has it; "" if there is none. */
+function localTime(typed: string | undefined): string {
+	const at = typed ? moment(typed) : NaN;
+	return Number.isNaN(at) ? "" : new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+/** Times are fields for the times of a search. */
+function Times({ values, onChange }: { values: Values; onChange(change: Values): void }) {
+	const id = useId();
+	return (
+		<details class="times">
+			<summary>Times</summary>
+			<div class="fields across">
+				{["since", "until"].map((side) => (
+					<div class="field" key={side}>
+						<label for={id + side}>{side === "since" ? "Since" : "Until"}</label>
+						<input id={id + side} type="datetime-local" value={localTime(values[side])} onInput={(e) => onChange({ [side]: e.currentTarget.value })} />
+					</div>
+				))}
+			</div>
+		</details>
+	);
+}
+
 export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Route; total: number; dlq: boolean }) {
 	const app = useApp();
 	const why = app.may({ command: "FILA.BROWSE", queue, access: "consume" });
-	const asked = Object.fromEntries(filters.map((f) => [f.name, route.query.get(f.name) ?? ""]));
-	const [values, set] = useState<Values>({ ...initial(filters), ...asked });
+	const [line, set] = useState(() => lineOf(Object.fromEntries(names.map((n) => [n, route.query.get(n) ?? ""]))));
+	const values = valuesOf(line);
 	const { hunt, go, stop } = useHunt();
 	const [found, search] = useState<Bytes[]>([]); // the search whose messages are shown
 	const picked = usePicked();
 	const words = searchWords(queue, values);
-	const wrongTime = ["since", "until"].find((side) => values[side] && Number.isNaN(moment(values[side])));
+	const wrong = wrongIn(values);
 	const start = (from?: Hunt) => {
-		if (wrongTime) {
+		if (wrong !== "") {
 			return;
 		}
-		refine(route, values);
-		search(words);
-		if (!from) {
-			picked.all([]);
+		if (from) {
+			void go(found, found.length > 2, from); // an age goes by the time of the search
+			return;
 		}
-		void go(words, words.length > 2, from);
+		refine(route, Object.fromEntries(names.map((n) => [n, values[n] ?? ""])));
+		search(words);
+		picked.all([]);
+		void go(words, words.length > 2);
 	};
 	useEffect(() => {
 		if (why === "") {
@@ -187,13 +252,12 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 				e.preventDefault();
 				start();
 			}}>
-				<div class="fields across">
-					{filters.map((f) => <Input key={f.name} field={f} value={values[f.name] ?? ""} onChange={(v) => set((all) => ({ ...all, [f.name]: v }))} />)}
-				</div>
-				{wrongTime && <p class="failure" role="alert">“{values[wrongTime]}” is no time: write 2026-01-31 14:00, or Unix milliseconds.</p>}
+				<QueryLine line={line} onChange={set} />
+				{wrong !== "" && <p class="failure" role="alert">{wrong}</p>}
 				<div class="actions">
-					<button type="submit" class="primary" disabled={!!wrongTime}>Search</button>
-					<button type="button" onClick={() => set(initial(filters))}>Clear</button>
+					<button type="submit" class="primary" disabled={wrong !== ""}>Search</button>
+					<button type="button" onClick={() => set("")}>Clear</button>
+					<Times values={values} onChange={(change) => set(lineOf({ ...values, ...change }))} />
 					<details class="inline"><summary>Command line</summary><CommandLine words={[...words, "COUNT", String(stepMin)]} /></details>
 				</div>
 			</form>
