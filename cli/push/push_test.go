@@ -213,8 +213,8 @@ func TestARequestWithoutAnAnswerFails(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	close(over)
+	task = receiver(t, Options{}, nil)
 	task.URL = "http://127.0.0.1:1/"
-	task.client.Timeout = time.Minute
 	if r := task.Do(t.Context(), &worker.Message{}); !strings.Contains(r.Failure, "refused") || strings.Contains(r.Failure, "Post") {
 		t.Errorf("%+v", r)
 	}
