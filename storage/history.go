@@ -75,7 +75,7 @@ func (c *codec) passPacked(num protowire.Number, v *[]uint32) {
 	if !c.decoding {
 		start := len(c.buf)
 		for _, n := range *v {
-			c.buf = binary.AppendVarint(c.buf, int64(int32(n))) //nolint:gosec // modulo 2^32
+			c.buf = binary.AppendVarint(c.buf, int64(int32(n)))
 		}
 		c.enclose(num, start)
 		return
@@ -83,11 +83,11 @@ func (c *codec) passPacked(num protowire.Number, v *[]uint32) {
 	for ; c.next.num == num; c.taken() {
 		for b := c.next.slice(); len(b) > 0; {
 			d, n := binary.Varint(b)
-			if n <= 0 || int64(int32(d)) != d { //nolint:gosec // compared
+			if n <= 0 || int64(int32(d)) != d {
 				c.next.bad = true
 				break
 			}
-			*v, b = append(*v, uint32(d)), b[n:] //nolint:gosec // modulo 2^32
+			*v, b = append(*v, uint32(d)), b[n:]
 		}
 	}
 }

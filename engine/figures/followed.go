@@ -361,9 +361,8 @@ func (t *followTable) dropAll(l *followedKeys) {
 
 // record records the keys of a queue, and stops following those that have been without messages for long.
 func (l *followedKeys) record(h *History, now int64, look func(f *Followed) KeyHolds) {
-	l.replaced = 0 // it is another step
-	for i := len(l.list) - 1; i >= 0; i-- {
-		f := l.list[i]
+	l.replaced = 0                              // it is another step
+	for _, f := range slices.Backward(l.list) { // drop moves only those behind it
 		var holds KeyHolds
 		if f.score = 0; f.key != nil {
 			holds = look(f)

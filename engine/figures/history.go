@@ -73,20 +73,14 @@ func (v *values) flow() Flow {
 	return Flow{uint64(v[0]), uint64(v[1]), uint64(v[2]), uint64(v[3]), uint64(v[4])}
 }
 
-func (f *Flow) add(o Flow) {
-	f.Enqueued += o.Enqueued
-	f.Delivered += o.Delivered
-	f.Acked += o.Acked
-	f.Nacked += o.Nacked
-	f.Expired += o.Expired
+// plus returns the sum of counters.
+func (f Flow) plus(o Flow) Flow {
+	return Flow{f.Enqueued + o.Enqueued, f.Delivered + o.Delivered, f.Acked + o.Acked, f.Nacked + o.Nacked, f.Expired + o.Expired}
 }
 
-func (f *Flow) subtract(o Flow) {
-	f.Enqueued -= o.Enqueued
-	f.Delivered -= o.Delivered
-	f.Acked -= o.Acked
-	f.Nacked -= o.Nacked
-	f.Expired -= o.Expired
+// minus is the inverse of plus.
+func (f Flow) minus(o Flow) Flow {
+	return Flow{f.Enqueued - o.Enqueued, f.Delivered - o.Delivered, f.Acked - o.Acked, f.Nacked - o.Nacked, f.Expired - o.Expired}
 }
 
 // at returns the numbers at a step, which are now those of n.
@@ -112,7 +106,7 @@ func (h *History) Begin(now int64, all *All) {
 // of returns the present numbers of all queues together.
 func (h *History) of(all *All) Numbers {
 	n := Numbers{all.events.flow(), all.messages[0].byStatus(false)}
-	n.Flow.add(h.before)
+	n.Flow = n.plus(h.before)
 	n.ByStatus.add(all.messages[1].byStatus(true))
 	return n
 }
@@ -178,7 +172,7 @@ func (c *counters) flow() Flow {
 
 func (q *Queue) numbers() Numbers {
 	n := Numbers{q.events.flow(), q.byStatus(q.Dead)}
-	n.Flow.add(q.before)
+	n.Flow = n.plus(q.before)
 	return n
 }
 
@@ -195,7 +189,7 @@ func (h *History) Of(q *Queue, created int64, last uint32) []Moment {
 func (h *History) moments(l *timeline.Lines[values], now Numbers, before Flow, since, last uint32) (list []Moment) {
 	for _, p := range h.known(since).Places(last, timeline.Tens) {
 		n := at(l, p.Resolution, p.Step, now)
-		n.Flow.subtract(before)
+		n.Flow = n.minus(before)
 		list = append(list, Moment{time.Unix(0, timeline.Begin(p.Begin())), n})
 	}
 	return list
@@ -229,8 +223,7 @@ const lately = uint32(10 * time.Minute / timeline.Length)
 func (h *History) Lately(q *Queue) Flow {
 	n := q.numbers()
 	was := at(&q.lines, timeline.Seconds, max(h.fine, h.done-min(h.done, lately-1)), n)
-	n.Flow.subtract(was.Flow)
-	return n.Flow
+	return n.minus(was.Flow)
 }
 
 // What is written of lines: see storage.History. V is an array of numbers.
