@@ -68,11 +68,10 @@ func (s *side) median() bench.Round {
 	return bench.NewReport(s.name, s.Addr(), &s.load.Options, s.rounds).Median
 }
 
-// report prints the medians of the rounds as a table row and returns them.
-func (s *side) report() bench.Round {
+// report prints the medians of the rounds as a table row.
+func (s *side) report() {
 	m := s.median()
 	say("| %s | %.0f/s | %.1f µs | %d MiB |", s.name, m.Rate, m.CPU, m.Peak>>20)
-	return m
 }
 
 // watch shows the growth of a backlog, which takes minutes.

@@ -120,7 +120,7 @@ func TestWhyATenantDoesNotMove(t *testing.T) {
 	missing := map[string]bool{"ready": true, "leased": true, "delayed": true}
 	_, held, _ := strings.Cut(string(guide), "### Messages are held up")
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\|").FindAllStringSubmatch(held, -1) {
-		for _, state := range strings.Split(row[1], ", ") {
+		for state := range strings.SplitSeq(row[1], ", ") {
 			missing[strings.Trim(state, "`")] = true
 		}
 	}

@@ -60,17 +60,17 @@ func (s *Server) figuresOf(r *http.Request, queue string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if page, ok := reply.([]any); ok && len(page) == 2 {
-		for _, m := range client.Maps(page[1]) {
-			for i, f := range m {
-				if f.Name == "oldest_ready_ms" && f.Value == nil {
-					m[i].Value = int64(0)
-				}
-			}
-			return m, nil
+	page, ok := reply.([]any)
+	if !ok || len(page) != 2 || len(client.Maps(page[1])) != 1 {
+		return nil, fmt.Errorf("FILA.FIGURES QUEUE: %v instead of a page with one queue", reply)
+	}
+	m := client.Maps(page[1])[0]
+	for i, f := range m {
+		if f.Name == "oldest_ready_ms" && f.Value == nil {
+			m[i].Value = int64(0)
 		}
 	}
-	return nil, fmt.Errorf("FILA.FIGURES QUEUE: %v instead of a page with one queue", reply)
+	return m, nil
 }
 
 // execute returns the reply of the command in a request.
