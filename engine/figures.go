@@ -273,8 +273,7 @@ func (req *Figures) assess(c *core, q *queue) figures.Judged {
 	j.Troubles.Set(figures.IsPaused, q.set.PausedIn || q.set.PausedOut)
 	if !q.isDLQ() && !q.set.PausedOut {
 		j.Troubles.Set(figures.WaitsLong, j.Since != 0 && time.Duration(c.now-j.Since) > figures.LongWait)
-		lately := c.history.Lately(&q.figures)
-		j.Troubles.Set(figures.LeasesExpire, lately.Expires())
+		j.Troubles.Set(figures.LeasesExpire, c.history.Lately(&q.figures).Expires())
 		j.Troubles.Stopped(f)
 	}
 	return j

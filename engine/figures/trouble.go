@@ -99,7 +99,7 @@ func (s *TroubleSet) rank(messages int64) int64 {
 func (q *Queue) Full(most int64) bool { return most > 0 && q.Total > most-max(most/10, 1) }
 
 // Expires reports whether one in twenty deliveries of a time has expired, of at least as many.
-func (f *Flow) Expires() bool { return f.Delivered >= 20 && f.Expired*20 >= f.Delivered }
+func (f Flow) Expires() bool { return f.Delivered >= 20 && f.Expired*20 >= f.Delivered }
 
 // GroupNames is how many queues of a group are named.
 const GroupNames = 5
