@@ -27,6 +27,6 @@ $stdin.each_line do |line|
   puts show(client.call(*args))
 rescue Redis::CommandError => e
   puts hex('-', e.message)
-rescue Redis::BaseError => e
+rescue Redis::BaseError, SystemCallError => e # redis-rb 4 passes on a connection that is reset while it is made
   puts hex('!', e.message)
 end
