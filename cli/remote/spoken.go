@@ -58,7 +58,7 @@ func (c *call) wrong(code, text string) bool {
 		return strings.HasPrefix(text, "syntax error") || strings.Contains(text, " must be ") || slices.ContainsFunc(c.options, about)
 	case "INVALID":
 		text = strings.TrimPrefix(text, "not allowed: ")
-		return slices.ContainsFunc(c.options, about)
+		return strings.Contains(text, " must ") && slices.ContainsFunc(c.options, about)
 	}
 	return false
 }

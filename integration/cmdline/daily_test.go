@@ -303,5 +303,5 @@ func TestQueuesAreListedByWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
-	b.want(1, "", "--trouble must be one of", "fila queues list --trouble nosuch")
+	b.want(2, "", "--trouble must be one of", "fila queues list --trouble nosuch")
 }
