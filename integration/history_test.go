@@ -19,10 +19,11 @@ func TestHistoriesSurviveAKill(t *testing.T) {
 	for range 100 {
 		kit.Do(t, c, "FILA.ENQUEUE", "jobs", "x", "KEY", "acme")
 	}
-	// minute returns the first minute that has all messages in the history; 0: none.
+	// minute returns the first minute that has all messages in the history; 0: none. The last moment is left out: a
+	// broker that starts within its ten seconds records it again.
 	minute := func(c *redis.Client, words ...any) int64 {
 		list := kit.Do(t, c, append([]any{"FILA.HISTORY", "jobs"}, words...)...).([]any) //nolint:forcetypeassert // the contract guarantees the type
-		for _, m := range list {
+		for _, m := range list[:max(len(list)-1, 0)] {
 			one := kit.Mapped(t, m)
 			if at := one["at"].(int64); at%60_000 == 0 && one["ready"] == int64(100) { //nolint:forcetypeassert // the same
 				return at
