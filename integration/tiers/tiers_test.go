@@ -148,6 +148,10 @@ func write(t *testing.T, dir, name, text string) {
 }
 
 func TestAChangeIsWhatDiffersFromItsBase(t *testing.T) {
+	t.Setenv(baseVariable, "") // it is put back, whatever this run is compared with
+	if err := os.Unsetenv(baseVariable); err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	commit := func(name, text string) {
 		write(t, dir, name, text)
