@@ -214,6 +214,40 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
+// BenchmarkCommitResults puts the results of messages that were enqueued 20,000 a second and end 1000 behind, not quite in
+// their order, 100 a commit, and reads one of the last 1000 after so many commits: what waiting for results costs beside
+// acks. The figures are per message.
+func BenchmarkCommitResults(b *testing.B) {
+	for n, every := range []int{1, 1, 1 << 30, 1 << 30} {
+		memtable := []Memtable{Lanes, SkipList}[n%2]
+		b.Run(fmt.Sprintf("%s/get=%t", memtable, every == 1), func(b *testing.B) {
+			s := benchStore(b, Options{Memtable: memtable})
+			const size, behind = 100, 1000
+			rng := rand.New(rand.NewPCG(1, 2))
+			var batch storage.Batch
+			key := func(n int) []byte {
+				return storage.AppendResultKey(nil, 1, 1, storage.MakeID(1_800_000_000_000_000_000+int64(n)*50_000, 7, 5, uint32(n)))
+			}
+			value := payload(1)[:60]
+			order := rng.Perm(behind)
+			for n := range b.N {
+				batch.Put(storage.Results, key(n/behind*behind+order[n%behind]), value)
+				if n%size == size-1 {
+					if err := s.Commit(&batch, false); err != nil {
+						b.Fatal(err)
+					}
+					batch.Reset()
+					if n/size%every == every-1 || every == 1 {
+						if _, err := s.Get(storage.Results, key(n/behind*behind+order[rng.IntN(n%behind+1)])); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
 // BenchmarkCommitKeys puts and single deletes messages of so many fairness keys,
 // of which 1000 are in the store at a time, 250 a commit and without sync: what
 // a commit costs beside the disk, with each memtable. The figures are per message.

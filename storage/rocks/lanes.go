@@ -21,6 +21,7 @@ import (
 const (
 	messageTail = len(storage.ID{})
 	leaseTail   = messageTail + 8 // the delivery number
+	resultTail  = messageTail - 6 // without the millisecond of the enqueue, with which an id begins
 )
 
 // withLanes gives a family lane memtables, which defer sorting until a flush or a read.
@@ -28,10 +29,15 @@ const (
 // RocksDB's skip list spends most of a commit on finding the position of a record, although nine
 // tenths of the records are deleted before the memtable is flushed, without having been read. Lane
 // memtables find positions at the flush or at the first read, and without a search where the
-// records of a fairness key arrive in the order of their ids. The results of a generation arrive
-// nearly in that order. They are not deleted, but a search for each costs the commit more than the
-// sort costs a flush. tail is the length in bytes of the key suffix that orders records within a lane.
-// The memtables count large values in part, up to the bound of large.
+// records of a fairness key arrive in the order of their ids.
+//
+// Results are not deleted soon, but a search for each costs the commit more than the sort costs a
+// flush. They arrive in the order of the acks, so a read merges what has come to its lane since the
+// last one: a lane is those of messages that were enqueued in one millisecond, which is little to
+// merge. Of a whole generation it would take longer the more there are (BenchmarkCommitResults).
+//
+// tail is the length in bytes of the key suffix that orders records within a lane. The memtables
+// count large values in part, up to the bound of large.
 func withLanes(o *grocksdb.Options, tail int, large *largeValues) {
 	C.fila_lanes(native(o), C.size_t(tail), large.bound)
 }

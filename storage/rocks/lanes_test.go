@@ -121,6 +121,73 @@ func TestLanesAreInOrder(t *testing.T) {
 	}
 }
 
+// Results, which come in the order of the acks, are found each by itself and from the newest to the oldest, whether their
+// memtable takes more, is full, or was read before.
+func TestResultsInLanesAreReadBackwards(t *testing.T) {
+	for _, read := range []string{"never", "sometimes"} {
+		t.Run(read, func(t *testing.T) {
+			s, err := Open(Options{Path: filepath.Join(t.TempDir(), "store"), Mode: LowSpace, Memtable: Lanes})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			rng := rand.New(rand.NewPCG(3, 1))
+			var batch storage.Batch
+			var want []string // keys of the store
+			backwards := func(n int) {
+				t.Helper()
+				slices.Sort(want)
+				it := s.Scan(storage.Results, nil, nil)
+				defer it.Close()
+				at := len(want)
+				for ok := it.Before([]byte{0xFF}); ok && n > 0; ok = it.Before(it.Key()) {
+					if at--; at < 0 || string(it.Key()) != want[at] {
+						t.Fatalf("%x is read, %d before the last of %d", it.Key(), len(want)-at, len(want))
+					}
+					n--
+				}
+				if err := it.Err(); err != nil || n > 0 && at != 0 {
+					t.Fatalf("%d of %d are missing: %v", at, len(want), err)
+				}
+			}
+			const size, window = 100, 2000
+			value := make([]byte, 300)
+			for n, ended := range rng.Perm(window) { // the order in which messages of a window end
+				for w := range 10 {
+					at := 1_800_000_000_000_000_000 + int64(w*window+ended)*30_000
+					key := storage.AppendResultKey(nil, 1+uint32(w%2), int64(w/4), storage.MakeID(at, uint32(ended), 5, uint32(n)))
+					if want = append(want, string(key)); n > size && rng.IntN(20) == 0 { // a repair removes and adds
+						batch.Delete(storage.Results, key)
+					}
+					batch.Put(storage.Results, key, value)
+				}
+				if n%size != size-1 {
+					continue
+				}
+				if err := s.Commit(&batch, false); err != nil {
+					t.Fatal(err)
+				}
+				batch.Reset()
+				if read == "sometimes" {
+					key := want[rng.IntN(len(want))]
+					if _, err := s.Get(storage.Results, []byte(key)); err != nil {
+						t.Fatalf("%x: %v", key, err)
+					}
+					if n/size%5 == 4 {
+						backwards(500)
+					}
+				}
+			}
+			backwards(len(want) + 1)
+			for _, key := range want {
+				if _, err := s.Get(storage.Results, []byte(key)); err != nil {
+					t.Fatalf("%x: %v", key, err)
+				}
+			}
+		})
+	}
+}
+
 // Keys of any form are in order, too: those that are shorter than what lanes take for
 // an id, and those that are the beginning of others.
 func TestLanesOfIrregularKeys(t *testing.T) {

@@ -199,8 +199,10 @@ func (p *profile) family(f storage.Family, cache *grocksdb.Cache, large *largeVa
 	}
 	switch {
 	case p.skipList:
-	case f == storage.Messages, f == storage.Results: // a lane for each fairness key, or for each generation
+	case f == storage.Messages:
 		withLanes(o, messageTail, large)
+	case f == storage.Results:
+		withLanes(o, resultTail, large)
 	case f == storage.Leases:
 		withLanes(o, leaseTail, large)
 	case f == storage.Budgets: // a record is written for each batch that moves it, and read at a start
