@@ -91,8 +91,8 @@ func nack() Spec {
 			"CAUSE names the group that the failure belongs to in FILA.BROWSE GROUP ERROR, in at most 256 bytes; without it the cause is that which the hook names, else what the ERROR has in common with others. " +
 			"USED settles the budgets and the throttles BY COST of the message as in FILA.ACK; without it a nack costs no credits. " +
 			"HOLD holds a throttle that the message names, as FILA.THROTTLE HOLD does, in the same write: what a provider says in Retry-After. For an adaptive one it is a failure, also with DEAD. It opens none: of two holds the later end counts.",
-		Reply: "A map: action (retry, dlq, or cancelled for a message whose group is cancelled: it is removed instead of retried), attempt (of the next delivery, or the last one), ready_at (nil but for a retry), " +
-			"dlq (nil but for a dead message, and for one that was dropped).",
+		Reply: "A map: action (retry, or dlq for a message that is not tried again), attempt (of the next delivery, or the last one), ready_at (nil but for a retry), " +
+			"dlq (the queue of a dead message; nil for a retry, for a dead message that was dropped, and for one whose group is cancelled, which is removed).",
 		Flags:  []string{"write", "fast"},
 		Access: Consume, ACL: []string{"consume"},
 		Args: []Arg{

@@ -40,17 +40,16 @@ const ErrorBytes = 8 << 10
 
 // The values of NackResult.Action.
 const (
-	ActionRetry     = "retry"     // ready again, at once or after a delay
-	ActionDead      = "dlq"       // dead-lettered, or dropped if there is no dead-letter queue
-	ActionCancelled = "cancelled" // removed: its group is cancelled
+	ActionRetry = "retry" // ready again, at once or after a delay
+	ActionDead  = "dlq"   // dead-lettered, or removed: there is no dead-letter queue, or its group is cancelled
 )
 
 // NackResult describes what became of a nacked message.
 type NackResult struct {
 	Action  string
-	Attempt uint32    // of the next delivery; for a dead or cancelled message, of the last one
-	ReadyAt time.Time // when the message is ready again; zero for a dead or cancelled message
-	DLQ     string    // the queue of a dead message; "": it was dropped
+	Attempt uint32    // of the next delivery; for a message that is not tried again, of the last one
+	ReadyAt time.Time // when the message is ready again; zero if it is not
+	DLQ     string    // the queue of a dead message; "": it was removed
 }
 
 // A failed message goes one of four ways. In the order of precedence:
@@ -132,7 +131,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		return NackResult{Action: ActionDead, Attempt: failed, DLQ: c.deadLetter(m, reason)}, nil
 	case cancelled:
 		c.groups.cancelMember(c, m)
-		return NackResult{Action: ActionCancelled, Attempt: failed}, nil
+		return NackResult{Action: ActionDead, Attempt: failed}, nil
 	}
 	return NackResult{Action: ActionRetry, Attempt: m.attempt, ReadyAt: time.Unix(0, c.retry(m, delay))}, nil
 }
