@@ -165,6 +165,7 @@ func (f *flooded) fill() {
 		add(append([]string{"FILA.CRON", "SET", longName("cron", i), "small", "@yearly", "payload"}, ticks...)...)
 		add("ACL", "SETUSER", fmt.Sprintf("user-%d", i), "on", ">secret", "~"+longName("pattern", i), "+@all")
 	}
+	add("FILA.CRON", "SET", "brief", "small", "@yearly", "x") // what its messages take is not the replies'
 	for i := range 300 {
 		add("FILA.THROTTLE", "SET", longName("throttle", i), "RATE", "1000", "CONCURRENCY", "1000000000", "ADAPTIVE", "MIN", "1000000000")
 		add("FILA.BUDGET", "SET", longName("budget", i), "REFILL", "1000", "EVERY", "@yearly")
@@ -405,7 +406,7 @@ func worstForms(f *flooded) map[string][][]string {
 		"FILA.CONFIG GET":      one("FILA.CONFIG GET " + longName("config", 1)),
 		"FILA.CONFIG SET":      one("FILA.CONFIG SET another", value),
 		"FILA.CRON GET":        one("FILA.CRON GET " + longName("cron", 1)),
-		"FILA.CRON RUN":        one("FILA.CRON RUN " + longName("cron", 1)),
+		"FILA.CRON RUN":        one("FILA.CRON RUN brief"),
 		"FILA.CRON SET":        one("FILA.CRON SET another small @yearly", value),
 		"FILA.ENQUEUE":         one("FILA.ENQUEUE small", value),
 		"FILA.EXPLAIN":         one("FILA.EXPLAIN small " + f.small[2000]),
