@@ -302,8 +302,9 @@ func (q *Queue) aim(now int64) {
 			l.aimed = math.MaxUint64
 		}
 	default:
-		if l.aimed = math.MaxUint64; l.least(now) != nil {
-			l.aimed = l.least(now).least()
+		l.aimed = math.MaxUint64
+		if f := l.least(now); f != nil {
+			l.aimed = f.least()
 		}
 	}
 }
