@@ -309,6 +309,10 @@ bench-topics: build ## publish to ten queues beside ten enqueues, an ordered que
 
 ##@ Releases
 
+release-adapters: setup-tests ## make the packages of the adapters in dist/adapters: wheels, sdists, npm tarballs, a gem, an archive for Composer, Go modules
+	@go -C tools/packages run . -o "$(CURDIR)/dist/adapters" "$(CURDIR)"
+	@cd dist/adapters && find . -type f -not -path './goproxy/*' | sort && echo "Go modules: GOPROXY=file://$$PWD/goproxy"
+
 release: setup-release ## make archives, packages, images, SBOM and sums in dist: make release ARCHES="amd64 arm64"
 	bash deploy/release/release.sh
 

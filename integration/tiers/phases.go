@@ -194,6 +194,7 @@ func (p *project) test(changed []string) ([]phase, error) {
 func (p *project) modules() []phase {
 	return []phase{
 		p.driven(p.inModule("peers", "integration/peers")), p.inModule("ui", "internal/ops/admin/ui/build"), p.inModule("pages", "tools/site"),
+		p.inModule("adapters-packages", "tools/packages"),
 	}
 }
 

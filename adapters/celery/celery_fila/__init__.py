@@ -6,7 +6,7 @@ it is installed with pip, kombu imports it by itself, and an application needs o
 
 from kombu.transport import TRANSPORT_ALIASES
 
-__version__ = "0.1.0"
+__version__ = "0.0.0"
 
 TRANSPORT_ALIASES.setdefault("fila", "celery_fila.transport:Transport")
 TRANSPORT_ALIASES.setdefault("filas", "celery_fila.transport:SSLTransport")

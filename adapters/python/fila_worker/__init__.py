@@ -23,6 +23,8 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry as Retries
 
+__version__ = "0.0.0"
+
 logger = logging.getLogger("fila_worker")
 
 BLOCK = 1.0  # seconds for which a lease waits for messages, and so about how long it takes to notice a stop
