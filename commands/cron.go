@@ -10,7 +10,7 @@ import (
 )
 
 func cron() Spec {
-	return container("FILA.CRON", "fila", "0.1.0", "the commands that manage recurring messages", cronDel(), cronGet(), cronList(), cronRun(), cronSet())
+	return container("FILA.CRON", "fila", "0.1.0", "the commands that manage recurring messages", cronDel(), cronGet(), cronList(), cronPause(), cronResume(), cronRun(), cronSet())
 }
 
 func cronSet() Spec {
@@ -19,7 +19,7 @@ func cronSet() Spec {
 		Summary: "Enqueues a message at each tick of a cron expression. Replaces the recurring message of this name. " +
 			"The expression has five fields (minute hour day month weekday), six with seconds first, or is @yearly, @monthly, @weekly, @daily, @hourly, @every 90s; in the time zone TZ (UTC). " +
 			"Each tick enqueues exactly one message, also across restarts; with UNIQUE, none while the queue has one with this id, such as that of an earlier tick, which it replaces with REPLACE if that waits. CATCHUP selects which ticks that were missed by more than ten seconds are made up for: " +
-			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/how-to/cron.md.",
+			"NONE, the LAST (default), or ALL. Setting the same expression and zone again does not change its ticks; a pause goes on. Each BUDGET has to exist. With TOPIC the second argument is the name of a topic, to which each tick publishes, see FILA.PUBLISH. See docs/how-to/cron.md.",
 		Flags: []string{"write", "denyoom"}, Access: Produce, ACL: []string{"admin"},
 		Args: slices.Concat([]Arg{
 			{Name: "cron", Type: String},
@@ -132,41 +132,84 @@ func cronGet() Spec {
 		Summary: "Returns a recurring message, or nil if there is none of that name.",
 		Flags:   []string{"readonly", "fast"},
 		Reply: "A map: " + cronFields(&engine.CronInfo{}).names() + " upcoming " + showCronRest(&fields{}, &engine.CronInfo{}).names() + ". key is nil if none was given; next_at is the next tick; last_at the newest tick that has enqueued a message; " +
-			"fired counts the ticks that have, missed those that were late or refused, skipped those that found a message with their UNIQUE id, and did not replace it; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; until_lease is 1 with UNTIL LEASE, replace with REPLACE, and max_delay_ms 0 without MAXDELAY; upcoming are the next five ticks, next_at is the first of them.",
-		Args: []Arg{{Name: "name", Type: String}},
+			"fired counts the ticks that have, missed those that were late or refused, skipped those that found a message with their UNIQUE id, and did not replace it; last_error and error_at describe the newest failed attempt; charge is nil if none was given; topic is 1 if queue is the name of a topic; until_lease is 1 with UNTIL LEASE, replace with REPLACE, and max_delay_ms 0 without MAXDELAY; upcoming are the next five ticks, next_at is the first of them; paused_at is since when it is paused, and then nothing is next. " +
+			"With CONTENT, for which the user needs the right to consume, the last fields are what each tick enqueues: " + showCronContent(&fields{}, &engine.CronContent{}).names() + "; weight and cost are 0 if none was given. That is refused in a transaction.",
+		Args: []Arg{{Name: "name", Type: String}, {Name: "content", Type: PureToken, Token: "CONTENT", Optional: true}},
 		Examples: []Example{
 			{"FILA.CRON GET morning", "(nil)"},
 			{"FILA.QUEUE CREATE reports", "OK"},
 			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily TZ Europe/Berlin`, "OK"},
 			{"FILA.CRON GET morning", "..."},
+			{"FILA.CRON GET morning CONTENT", "..."},
 		},
-		Room:   always(3 * smallRoom),
-		Memory: "12 KiB",
+		Room: func(s *Session, in *input) int {
+			if in.Has("content") {
+				return message(s, in) + 3*smallRoom
+			}
+			return 3 * smallRoom
+		},
+		Memory: "12 KiB, with CONTENT in addition one message, read off-loop",
 		Parse: func(_ *Session, in *input) (call, error) {
-			name, user := in.Text("name"), in.User
-			return &answered[*engine.CronInfo]{take: func(tx *engine.Tx) (*engine.CronInfo, error) {
-				info, found := tx.Cron(name)
-				switch {
-				case !found:
-					return nil, nil
-				case !user.May(acl.Look, info.Queue):
-					return nil, errKeys()
-				}
-				return &info, nil
-			}, write: writeCron}, nil
+			c := &cronGetCall{name: in.Text("name"), user: in.User}
+			if in.Has("content") {
+				c.content = &engine.CronContent{Name: c.name}
+			}
+			return c, nil
 		},
 	}
 }
 
-// writeCron writes a recurring message with its next ticks, or nil if there is none.
-func writeCron(w *resp.Writer, i *engine.CronInfo) {
-	if i == nil {
-		w.Null()
-		return
+// cronGetCall shows a recurring message, with content its message, too.
+type cronGetCall struct {
+	name    string
+	user    *acl.User
+	content *engine.CronContent
+	info    *engine.CronInfo
+}
+
+// Apply implements engine.Call.
+func (c *cronGetCall) Apply(tx *engine.Tx) error {
+	info, found := tx.Cron(c.name)
+	switch {
+	case !found:
+		return nil
+	case !c.user.May(acl.Look, info.Queue) || c.content != nil && !c.user.May(acl.Consume, info.Queue):
+		return errKeys()
 	}
-	f := cronFields(i)
-	f.times("upcoming", i.Upcoming(upcomingTicks))
-	showCronRest(f, i).write(w)
+	if c.content != nil {
+		if err := tx.CronContent(c.content); err != nil {
+			return err
+		}
+	}
+	c.info = &info
+	return nil
+}
+
+// Render writes a map, or nil.
+func (c *cronGetCall) Render(_ *Handler, w *resp.Writer) error {
+	if c.info == nil {
+		w.Null()
+		return nil
+	}
+	f := cronFields(c.info)
+	f.times("upcoming", c.info.Upcoming(upcomingTicks))
+	showCronRest(f, c.info)
+	if c.content != nil {
+		showCronContent(f, c.content)
+	}
+	f.write(w)
+	return nil
+}
+
+func showCronContent(f *fields, m *engine.CronContent) *fields {
+	f.attributes(&m.Meta, "weight", "cost", "throttle")
+	headers := make(fields, 0, len(m.Headers))
+	for _, h := range m.Headers {
+		headers.blob(string(h.Name), h.Value)
+	}
+	f.group("headers", headers)
+	f.blob("payload", m.Payload)
+	return f
 }
 
 // upcomingTicks is how many ticks FILA.CRON GET shows.
@@ -211,6 +254,7 @@ func showCronRest(f *fields, i *engine.CronInfo) *fields {
 	f.attributes(&i.Meta, later)
 	f.flag("replace", i.Replace)
 	f.millis("max_delay_ms", i.MaxDelay)
+	f.at("paused_at", i.PausedAt)
 	return f
 }
 
@@ -238,6 +282,38 @@ func cronList() Spec {
 				f := cronFields(i)
 				showCronRest(f, i)
 				return f
+			}), nil
+		},
+	}
+}
+
+func cronPause() Spec {
+	return cronPausing("PAUSE", true, "Stops the ticks of a recurring message, until FILA.CRON RESUME. FILA.CRON RUN and SET work meanwhile, and SET does not end the pause.")
+}
+
+func cronResume() Spec {
+	return cronPausing("RESUME", false, "Lets a recurring message tick again. Ticks that fell into its pause enqueue nothing, whatever its CATCHUP, and are not missed.")
+}
+
+func cronPausing(name string, paused bool, summary string) Spec {
+	return Spec{
+		Name: name, Group: "fila", Since: "0.1.1", Complexity: "O(log(N)) where N is the number of recurring messages, at most limits.crons", Returns: "integer",
+		Summary: summary + " Returns 1, or 0 if there is no recurring message of that name.",
+		Flags:   []string{"write", "fast"}, ACL: []string{"admin"},
+		Args: []Arg{{Name: "name", Type: String}},
+		Examples: []Example{
+			{"FILA.CRON " + name + " morning", "(integer) 0"},
+			{"FILA.QUEUE CREATE reports", "OK"},
+			{`FILA.CRON SET morning reports "30 6 * * mon-fri" daily`, "OK"},
+			{"FILA.CRON " + name + " morning", "(integer) 1"},
+		},
+		Parse: func(s *Session, in *input) (call, error) {
+			name, account := in.Text("name"), s.login.account.Load()
+			return answerBool(func(tx *engine.Tx) (bool, error) {
+				if err := mayChangeCron(tx, account, name); err != nil {
+					return false, err
+				}
+				return tx.PauseCron(name, paused)
 			}), nil
 		},
 	}

@@ -92,7 +92,7 @@ func (t *cronTable) check(c *core, bad report) {
 
 // SetCron creates a recurring message, or replaces the one with that name. If expression
 // and zone stay the same, so does the next tick: setting an entry again neither skips nor
-// repeats a tick. Otherwise the first tick is the first one after now. A tick in the round
+// repeats a tick. A pause goes on. Otherwise the first tick is the first one after now. A tick in the round
 // under way is made again, with the new content.
 //
 // Errors: an unknown queue, ErrInvalid for a message that would expire before it is ready, that
@@ -184,6 +184,68 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, name))
 	c.out.sync = true
 	return true, nil
+}
+
+// PauseCron stops the ticks of a recurring message, or lets them go on with the first one to come, and reports whether it
+// exists. A tick in the round under way enqueues nothing.
+func (tx *Tx) PauseCron(name string, paused bool) (bool, error) {
+	c := tx.core
+	if err := c.writable(); err != nil {
+		return false, err
+	}
+	e := c.cron.Get(name)
+	if e != nil && c.cron.Pause(e, paused, c.calendar()) {
+		c.putCron(e)
+		c.out.sync = true
+	}
+	return e != nil, nil
+}
+
+// CronContent asks for what the ticks of a recurring message enqueue. The unexported fields are the progress of the call.
+type CronContent struct {
+	Name    string
+	Payload []byte
+	Headers []Header
+	Meta    // throttles, weight and cost
+
+	read         bool
+	epoch, setAt uint64
+	err          error
+}
+
+// CronContent reads the content, off the loop, and returns ErrWouldBlock meanwhile. That of a recurring message that does
+// not exist is empty. In a transaction it is refused.
+func (tx *Tx) CronContent(req *CronContent) error {
+	c := tx.core
+	e := c.cron.Get(req.Name)
+	switch {
+	case e == nil:
+		return nil
+	case tx.atomic:
+		return errWaits
+	}
+	epoch, setAt := c.epoch, uint64(e.Record().SetAt)
+	if req.read && req.epoch == epoch && req.setAt == setAt {
+		return req.err
+	}
+	return tx.awaitRead(func(store Store) func() {
+		m, err := readCronContent(store, req.Name)
+		return func() {
+			req.Payload, req.Headers, req.Meta, req.err = m.Payload, m.Headers, m.Meta, err
+			req.read, req.epoch, req.setAt = true, epoch, setAt
+		}
+	})
+}
+
+func readCronContent(store Store, name string) (m storage.Message, err error) {
+	body, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, name))
+	if err == nil {
+		err = m.Decode(body)
+	}
+	if err != nil {
+		return m, fmt.Errorf("read the message: %w", err)
+	}
+	return m, nil
 }
 
 // Cron describes a recurring message; ok is false if there is none with that name.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/cron"
-	"github.com/faisca/fila/storage"
 )
 
 // A tick, step by step:
@@ -112,13 +111,9 @@ func (r *cronRound) do(store Store) {
 
 // make prepares the enqueue of a tick from the stored content of the message.
 func (j *cronJob) make(store Store, r *cronRound) error {
-	body, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, j.Name()))
-	var m storage.Message
-	if err == nil {
-		err = m.Decode(body)
-	}
+	m, err := readCronContent(store, j.Name())
 	if err != nil {
-		return fmt.Errorf("read the message: %w", err)
+		return err
 	}
 	ms := j.At / int64(time.Millisecond)
 	m.Headers = append(m.Headers, Header{Name: []byte(headerCron), Value: []byte(j.Name())},

@@ -84,3 +84,48 @@ func TestATickMakesOneMessageAcrossKills(t *testing.T) {
 		t.Errorf("it is back: %v", m)
 	}
 }
+
+// TestAPauseSurvivesAKill kills the broker while a recurring message is paused: it stays paused, its ticks are not
+// missed, and after the resumption it ticks again, with the message that it had.
+func TestAPauseSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	b := kit.Serve(t)
+	c := kit.Connect(t, b.Addr(), 3)
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.CRON", "SET", "s", "q", "* * * * * *", "tick", "CATCHUP", "ALL", "HEADER", "kind", "night")
+	if n := kit.Do(t, c, "FILA.CRON", "PAUSE", "s"); n != int64(1) {
+		t.Fatalf("the pause: %v", n)
+	}
+	before := kit.Mapped(t, kit.Do(t, c, "FILA.CRON", "GET", "s"))
+	kit.Kill(t, b)
+	kit.Start(t, b)
+	testkit.Eventually(t, "two ticks have passed", func() bool { // beyond the time of the pause
+		at, ok := before["paused_at"].(int64)
+		return !ok || time.Now().UnixMilli() > at+2000
+	})
+	m := kit.Mapped(t, kit.Do(t, c, "FILA.CRON", "GET", "s", "CONTENT"))
+	if m["paused_at"] == nil || m["paused_at"] != before["paused_at"] || m["next_at"] != nil || m["fired"] != before["fired"] || m["missed"] != int64(0) || m["payload"] != "tick" {
+		t.Errorf("after the kill: %v, before: %v", m, before)
+	}
+	if n := kit.Do(t, c, "FILA.CRON", "RESUME", "s"); n != int64(1) {
+		t.Fatalf("the resumption: %v", n)
+	}
+	resumed := time.Now().Unix()
+	for {
+		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "q", "BLOCK", 10_000))
+		if err != nil || len(ds) != 1 {
+			t.Fatalf("%v, %v", ds, err)
+		}
+		kit.Do(t, c, "FILA.ACK", "q", ds[0].receipt)
+		at := tickOf(t, &ds[0])
+		if paused, _ := before["paused_at"].(int64); at*1000 > paused && at < resumed {
+			t.Errorf("a message of the tick at %d, in the pause from %d to %d", at, paused/1000, resumed)
+		}
+		if at >= resumed {
+			break
+		}
+	}
+	if m := kit.Mapped(t, kit.Do(t, c, "FILA.CRON", "GET", "s")); m["paused_at"] != nil || m["missed"] != int64(0) {
+		t.Errorf("after the resumption: %v", m)
+	}
+}

@@ -23,6 +23,7 @@ type Cron struct {
 	Charge     int64  // one more than the charge to each of the budgets; 0: not given
 	Topic      bool   // Queue is the name of a topic
 	Skipped    uint64 // ticks that made none since the message of an earlier one was not done
+	PausedAt   int64  // since when it is paused; 0: it is not
 	Replace    uint64 // one more than the longest delay of a replacement in milliseconds, 1: none; 0: ticks replace nothing
 }
 

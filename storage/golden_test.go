@@ -90,7 +90,7 @@ func fullCron() *storage.Cron {
 		Queue: "reports", Expression: "30 6 * * mon-fri", Zone: "Europe/Berlin", CatchUp: 2, Key: "acme", Priority: 10,
 		DelayMs: 60_000, TTLMs: 3_600_000, NextAt: 1_700_000_060_000_000_000, LastAt: 1_700_000_000_000_000_000, Fired: 300, Missed: 2,
 		LastError: "the queue is full", ErrorAt: 1_699_999_940_000_000_000, MadeUp: 7, SetAt: 1_690_000_000_000_000_000,
-		Meta: storage.Meta{Budgets: []string{"acme"}, Unique: "reindex", Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true}, Charge: 801, Topic: true, Skipped: 3, Replace: 1001,
+		Meta: storage.Meta{Budgets: []string{"acme"}, Unique: "reindex", Retries: &queueset.Retries{MaxAttempts: queueset.Some(0), Backoff: queueset.Some(1500), MaxBackoff: queueset.Some(60_000)}, UntilLease: true}, Charge: 801, Topic: true, Skipped: 3, PausedAt: 1_700_000_030_000_000_000, Replace: 1001,
 	}
 }
 

@@ -175,6 +175,7 @@ func (r *Cron) fields(c *codec) {
 	c.bool(19, &r.Topic)
 	c.string(20, &r.Unique)
 	c.uint64(21, &r.Skipped)
+	c.int64(22, &r.PausedAt)
 	r.Meta.later(c, cronLater)
 	c.uint64(35, &r.Replace)
 }

@@ -16,7 +16,7 @@ func adminRows() []row {
 }
 
 func cronRows() []row {
-	const columns = "name queue expression tz next_at last_at fired missed last_error"
+	const columns = "name queue expression tz next_at paused_at last_at fired missed last_error"
 	return []row{
 		{
 			name: "crons list", short: "List recurring messages",
@@ -27,7 +27,8 @@ func cronRows() []row {
 		{
 			name: "crons show", args: "CRON", short: "Show a recurring message, and when it comes next",
 			wire: "FILA.CRON GET", shape: fields, missing: "no recurring message is named $CRON",
-			examples: []string{"fila crons show morning", "fila crons show morning -o json"},
+			options:  []option{{"content", "CONTENT", yes, "with its payload and headers"}},
+			examples: []string{"fila crons show morning", "fila crons show morning --content -o json"},
 		},
 		{
 			name: "crons set", args: "CRON QUEUE EXPRESSION PAYLOAD", short: "Enqueue a message at each tick of a cron expression",
@@ -52,6 +53,16 @@ func cronRows() []row {
 			name: "crons run", args: "CRON", short: "Enqueue the message of a recurring message now; its ticks stay",
 			wire: "FILA.CRON RUN", shape: value, missing: "no recurring message is named $CRON", run: (*call).runCron,
 			examples: []string{"fila crons run morning", "fila crons run morning -o json"},
+		},
+		{
+			name: "crons pause", args: "CRON", short: "Stop the ticks of a recurring message",
+			wire: "FILA.CRON PAUSE", shape: count, done: "paused $CRON", missing: "no recurring message is named $CRON",
+			examples: []string{"fila crons pause morning", "fila crons pause morning -o json"},
+		},
+		{
+			name: "crons resume", args: "CRON", short: "Let a paused recurring message tick again",
+			wire: "FILA.CRON RESUME", shape: count, done: "resumed $CRON", missing: "no recurring message is named $CRON",
+			examples: []string{"fila crons resume morning", "fila crons resume morning -o json"},
 		},
 		{
 			name: "crons delete", args: "CRON", short: "End a recurring message; what it has enqueued stays",

@@ -137,6 +137,53 @@ func TestSettingAnEntryAgainKeepsItsTick(t *testing.T) {
 	}
 }
 
+func TestTicksOfAPauseAreGivenUp(t *testing.T) {
+	for _, rule := range []CatchUp{Last, None, All} {
+		table := NewTable()
+		e := table.Set("m", record(rule), minutely(t), start)
+		k := table.Take(e)
+		if !table.Pause(e, true, start+minute) || table.Pause(e, true, start+2*minute) || table.Holds(k) {
+			t.Fatalf("%s: the pause: %+v, the tick counts %v", rule, e.Record(), table.Holds(k))
+		}
+		table.Release(k) // by a round that has not looked
+		check(t, &table, false)
+		if i := e.Info(); i.PausedAt.UnixNano() != start+minute || !i.NextAt.IsZero() || i.Upcoming(1) != nil || table.Due(start+5*minute) != nil {
+			t.Errorf("%s: %+v", rule, i)
+		}
+		table.Set("m", record(rule), minutely(t), start+3*minute)
+		restored := NewTable()
+		if err := restored.Restore("m", e.Record()); err != nil {
+			t.Fatal(err)
+		}
+		e = restored.Get("m")
+		check(t, &restored, false)
+		if got := run(t, &restored, start+5*minute); len(got) > 0 {
+			t.Errorf("%s: ticks %v of a paused entry", rule, got)
+		}
+		if !restored.Pause(e, false, start+6*minute) || restored.Pause(e, false, start+6*minute) {
+			t.Errorf("%s: it is not resumed", rule)
+		}
+		if got := append(run(t, &restored, start+7*minute), run(t, &restored, start+8*minute)...); !slices.Equal(got, []int64{7, 8}) || e.Record().Missed != 0 || !e.Info().PausedAt.IsZero() {
+			t.Errorf("%s: ticks %v after the pause, %+v", rule, got, e.Record())
+		}
+	}
+}
+
+func TestAPauseBetweenTicksChangesNone(t *testing.T) {
+	table := NewTable()
+	e := table.Set("m", record(Last), minutely(t), start)
+	table.Pause(e, true, start+minute/4)
+	table.Pause(e, false, start+minute/2)
+	if got := run(t, &table, start+2*minute); !slices.Equal(got, []int64{1, 2}) {
+		t.Errorf("ticks %v", got)
+	}
+	table.Pause(e, true, start+3*minute-1)
+	table.Pause(e, false, start+minute) // the clock was set back
+	if at, _ := table.Next(); at != start+3*minute {
+		t.Errorf("the next tick is at %d, and none is made twice", at)
+	}
+}
+
 func TestAnEntryWithoutAValidScheduleIsDisabled(t *testing.T) {
 	table := NewTable()
 	bad := record(Last)
@@ -198,12 +245,16 @@ func TestNoTickIsMadeTwice(t *testing.T) {
 		for range 300 {
 			name := fmt.Sprint(rng.IntN(4))
 			e := table.Get(name)
-			switch rng.IntN(8) {
+			switch rng.IntN(9) {
 			case 0:
 				table.Set(name, record(CatchUp(rng.IntN(3))), minutely(t), now) //nolint:gosec // small
 			case 1:
 				if e != nil && rng.IntN(4) == 0 {
 					table.Delete(e)
+				}
+			case 8:
+				if e != nil {
+					table.Pause(e, rng.IntN(2) == 0, now)
 				}
 			case 2:
 				now += rng.Int64N(20*minute) - 2*minute // the clock may be set back

@@ -18,11 +18,13 @@
 //	armed      in the heap until its next tick
 //	taken      its tick is being made: it has left the heap
 //	uncounted  its tick waits until the engine knows how many messages its queue has
+//	paused     it has a next tick, for which nothing waits; what falls into the pause is given up
 //	disabled   it has no schedule: the stored expression or zone is not valid; Set repairs it
 //
 //	armed ──Take──▶ taken ──Release──▶ armed
 //	taken ──Defer──▶ uncounted ──Counted──▶ armed
-//	any ──Set──▶ armed; a tick that was taken no longer counts
+//	any ──Set──▶ armed, or paused as before; a tick that was taken no longer counts
+//	any ──Pause──▶ paused ──Pause(false)──▶ armed; a tick that was taken no longer counts
 //	any ──Delete──▶ gone
 //
 // The time of the next tick alone says which ticks are still to come, and it never goes back. So no tick enqueues two

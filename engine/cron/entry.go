@@ -158,7 +158,7 @@ type Info struct {
 	Topic                   bool   // Queue is the name of a topic
 	Zone                    string // "": UTC
 	CatchUp                 CatchUp
-	NextAt                  time.Time // zero: the entry is disabled
+	NextAt                  time.Time // zero: the entry is disabled or paused
 	LastAt                  time.Time // the last tick that enqueued a message; zero: none has
 	Fired                   uint64    // ticks that enqueued a message
 	Missed                  uint64    // ticks that were too late or refused
@@ -166,6 +166,7 @@ type Info struct {
 	LastError               string    // of the last tick that was refused
 	ErrorAt                 time.Time
 	SetAt                   time.Time
+	PausedAt                time.Time // zero: it is not paused
 	Options                 // of each message
 
 	schedule *schedule.Schedule // nil: invalid
@@ -183,7 +184,10 @@ func (e *Entry) Info() Info {
 	i := Info{
 		Name: e.name, Queue: r.Queue, Topic: r.Topic, Expression: r.Expression, Zone: r.Zone, CatchUp: CatchUp(r.CatchUp),
 		NextAt: at(r.NextAt), LastAt: at(r.LastAt), Fired: r.Fired, Missed: r.Missed, Skipped: r.Skipped,
-		LastError: r.LastError, ErrorAt: at(r.ErrorAt), SetAt: at(r.SetAt), Options: OptionsOf(r), schedule: e.schedule,
+		LastError: r.LastError, ErrorAt: at(r.ErrorAt), SetAt: at(r.SetAt), PausedAt: at(r.PausedAt), Options: OptionsOf(r), schedule: e.schedule,
+	}
+	if r.PausedAt != 0 {
+		i.NextAt = time.Time{}
 	}
 	if e.schedule == nil {
 		i.NextAt, i.LastError = time.Time{}, "invalid expression or zone; set the recurring message again"

@@ -36,7 +36,7 @@ func (t *Table) Walk(cursor uint64, count int, visit func(*Entry)) (next uint64)
 	return t.list.Walk(cursor, count, visit)
 }
 
-// Set creates an entry, or replaces the settings of the one with that name, whose counts go on. If expression and zone
+// Set creates an entry, or replaces the settings of the one with that name, whose counts go on, and its pause. If expression and zone
 // stay the same, so does the next tick: setting an entry again neither skips nor repeats a tick. Otherwise the first tick
 // is the first one after now. A tick that is being made no longer counts.
 func (t *Table) Set(name string, rec storage.Cron, s *schedule.Schedule, now int64) *Entry {
@@ -51,7 +51,7 @@ func (t *Table) Set(name string, rec storage.Cron, s *schedule.Schedule, now int
 	} else {
 		rec.NextAt = s.First(now)
 	}
-	rec.LastAt, rec.Fired, rec.Missed, rec.Skipped = e.rec.LastAt, e.rec.Fired, e.rec.Missed, e.rec.Skipped
+	rec.LastAt, rec.Fired, rec.Missed, rec.Skipped, rec.PausedAt = e.rec.LastAt, e.rec.Fired, e.rec.Missed, e.rec.Skipped, e.rec.PausedAt
 	e.rec, e.taken, e.uncounted = rec, nil, false
 	t.plan(e, s)
 	return e
@@ -94,7 +94,7 @@ func (t *Table) plan(e *Entry, s *schedule.Schedule) {
 
 // arm puts an entry into the heap at its next tick, or takes it out if it is in another state.
 func (t *Table) arm(e *Entry) {
-	switch wanted := e.schedule != nil && e.rec.NextAt != 0 && e.taken == nil && !e.uncounted; {
+	switch wanted := e.schedule != nil && e.rec.NextAt != 0 && e.rec.PausedAt == 0 && e.taken == nil && !e.uncounted; {
 	case wanted && e.timer >= 0:
 		t.due.Fix(e)
 	case wanted:
@@ -102,6 +102,22 @@ func (t *Table) arm(e *Entry) {
 	case e.timer >= 0:
 		t.due.Remove(e)
 	}
+}
+
+// Pause stops the ticks of an entry, or lets them go on with the first one after now, and reports whether this changes
+// the entry. Ticks that fall into the pause are not missed; one that is being made when the pause begins no longer counts.
+func (t *Table) Pause(e *Entry, paused bool, now int64) bool {
+	r := &e.rec
+	if paused == (r.PausedAt != 0) {
+		return false
+	}
+	if r.PausedAt = 0; paused {
+		r.PausedAt, e.taken, e.uncounted = now, nil, false
+	} else if e.schedule != nil && r.NextAt != 0 && r.NextAt <= now {
+		r.NextAt, r.MadeUp = e.schedule.After(r.NextAt, now), 0
+	}
+	t.arm(e)
+	return true
 }
 
 // Delete removes an entry.
@@ -195,13 +211,13 @@ func (t *Table) Release(k *Tick) {
 type Report func(no int, format string, args ...any)
 
 // Check verifies that a recurring message is armed, taken, or waits to be counted, and only one of these; an entry
-// without a next tick has no timer (21). made says which ticks are being made, counting whether messages are being
+// that is paused or has no next tick has no timer (21). made says which ticks are being made, counting whether messages are being
 // counted.
 func (t *Table) Check(made func(*Tick) bool, counting bool, bad Report) {
 	waiting := 0
 	for name, e := range t.byName {
 		taken := e.taken != nil && made(e.taken)
-		if off := e.schedule == nil || e.rec.NextAt == 0; e.name != name || (e.timer >= 0) == (off || taken || e.uncounted) ||
+		if off := e.schedule == nil || e.rec.NextAt == 0 || e.rec.PausedAt != 0; e.name != name || (e.timer >= 0) == (off || taken || e.uncounted) ||
 			e.taken != nil && !taken || e.uncounted && (taken || !counting) {
 			bad(21, "recurring message %q waits for its tick %v, is in the round %v, waits for counts %v", name, e.timer >= 0, taken, e.uncounted)
 		}

@@ -20,7 +20,7 @@ func tasks() []task {
 		{"Produce", []string{"FILA.ENQUEUE", "FILA.RESULT", "FILA.RESCHEDULE", "FILA.CANCEL"}},
 		{"Publish to several queues", []string{"FILA.PUBLISH", "FILA.TOPIC BIND", "FILA.TOPIC UNBIND", "FILA.TOPIC LIST", "FILA.TOPIC INFO"}},
 		{"Wait for several messages", []string{"FILA.GROUP OPEN", "FILA.GROUP SEAL", "FILA.GROUP GET", "FILA.GROUP LIST", "FILA.GROUP CANCEL"}},
-		{"Enqueue on a schedule", []string{"FILA.CRON SET", "FILA.CRON DEL", "FILA.CRON GET", "FILA.CRON LIST", "FILA.CRON RUN"}},
+		{"Enqueue on a schedule", []string{"FILA.CRON SET", "FILA.CRON DEL", "FILA.CRON GET", "FILA.CRON LIST", "FILA.CRON PAUSE", "FILA.CRON RESUME", "FILA.CRON RUN"}},
 		{"Consume", []string{"FILA.LEASE", "FILA.MLEASE", "FILA.ACK", "FILA.NACK", "FILA.EXTEND", "FILA.RELEASE"}},
 		{"Share among tenants", []string{"FILA.KEYS", "FILA.KEY SET", "FILA.KEY GET", "FILA.KEY DEL", "FILA.KEY PAUSE", "FILA.KEY RESUME"}},
 		{"Limit rates and concurrency", []string{"FILA.THROTTLE SET", "FILA.THROTTLE HOLD", "FILA.THROTTLE GET", "FILA.THROTTLE LIST", "FILA.THROTTLE DEL"}},

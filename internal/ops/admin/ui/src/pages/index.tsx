@@ -8,7 +8,7 @@ import { Audit } from "./audit";
 import { Budgets } from "./budgets";
 import { Clients } from "./clients";
 import { Configuration } from "./config";
-import { Crons } from "./crons";
+import { Cron, Crons } from "./crons";
 import { Events } from "./events";
 import { Groups } from "./groups";
 import { Latency } from "./latency";
@@ -40,7 +40,7 @@ export function pageOf(route: Route): ComponentChildren {
 		case "signals":
 			return <Signals route={route} />;
 		case "crons":
-			return <Crons route={route} />;
+			return name === undefined ? <Crons route={route} /> : <Cron key={key(name)} name={name} />;
 		case "events":
 			return <Events route={route} />;
 		case "clients":

@@ -80,15 +80,7 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 			<h3>Facts</h3>
 			<Facts facts={facts(queue, m)} />
 			<KeyTables k={e ?? {}} />
-			{pairs(m.headers).length > 0 && (
-				<>
-					<h3>Headers</h3>
-					<Table caption="Headers" rows={pairs(m.headers)} id={([n]) => text(n)} columns={[
-						{ name: "Name", head: true, cell: ([n]) => <span class="mono">{text(n)}</span> },
-						{ name: "Value", wide: true, cell: ([, v]) => <span class="mono">{text(v)}</span> },
-					]} />
-				</>
-			)}
+			<Headers headers={m.headers} />
 			{!done && <Payload payload={bytes(m.payload)} name={text(id)} />}
 			{done && m.result !== null && m.result !== undefined && <Payload title="Result" payload={bytes(m.result)} name={text(id)} />}
 		</Card>
@@ -160,7 +152,24 @@ function facts(queue: Bytes, m: Fields): [ComponentChildren, ComponentChildren][
 	return all.filter(([, v]) => v !== ""); // weight and cost of a done message are not known
 }
 
-function Payload({ payload, name, title = "Payload" }: { payload: Bytes; name: string; title?: string }) {
+/** Headers are those of a message; nothing without any. */
+export function Headers({ headers }: { headers: Value | undefined }) {
+	const all = pairs(headers);
+	if (all.length === 0) {
+		return null;
+	}
+	return (
+		<>
+			<h3>Headers</h3>
+			<Table caption="Headers" rows={all} id={([n]) => text(n)} columns={[
+				{ name: "Name", head: true, cell: ([n]) => <span class="mono">{text(n)}</span> },
+				{ name: "Value", wide: true, cell: ([, v]) => <span class="mono">{text(v)}</span> },
+			]} />
+		</>
+	);
+}
+
+export function Payload({ payload, name, title = "Payload" }: { payload: Bytes; name: string; title?: string }) {
 	const data = useMemo(() => raw(payload), [JSON.stringify(payload)]);
 	const json = useMemo(() => pretty(payload, data.length), [data]);
 	const [form, set] = useState(json !== null ? "json" : typeof payload === "string" ? "text" : "hex");
