@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from . import message as messages
+from .connections import LOST, Lessee, Settlements, no_queue
 
 logger = get_logger(__name__)
 
@@ -55,44 +56,6 @@ def fields(reply):
     return dict(zip(pairs, pairs))
 
 
-def no_queue(error):
-    """Whether an error reply says that a queue does not exist."""
-    return str(error).startswith("NOQUEUE")
-
-
-class Lessee:
-    """A connection on which a channel waits for messages. At most one lease waits at a time."""
-
-    def __init__(self, pool):
-        self.connection = pool.make_connection()
-        self.connection.connect()
-        self.connection.send_command("CLIENT", "ID")
-        self.id = self.connection.read_response()
-        self.overdue = None  # while a lease waits: when its reply is late
-
-    def fileno(self):
-        return self.connection._sock.fileno()
-
-    def ask(self, command, block):
-        self.connection.send_command(*command)
-        self.overdue = monotonic() + block + 10
-
-    def reply(self):
-        """The reply to the lease. Without a lease there is nothing to read but the end of the connection."""
-        try:
-            return self.connection.read_response()
-        finally:
-            self.overdue = None
-
-    def check(self):
-        """Raises an error if the broker does not answer any more, as after the loss of its machine."""
-        if self.overdue is not None and monotonic() > self.overdue:
-            raise redis.ConnectionError("the broker does not answer a lease")
-
-    def close(self):
-        self.connection.disconnect()
-
-
 class QoS(virtual.QoS):
     """The messages that a channel has delivered and that are not acked yet."""
 
@@ -105,6 +68,7 @@ class QoS(virtual.QoS):
         # that one which kills its worker ends in the dead-letter queue.
         how = ("ERROR", "requeued") if requeue else ("ERROR", "rejected", "DEAD")
         self.channel.settle("FILA.NACK", delivery_tag, *how)
+        self.channel.settlements.collect(wait=True)  # whoever rejects may look where the message went
         self._quick_ack(delivery_tag)
 
     def restore_unacked(self):
@@ -135,7 +99,7 @@ class Channel(virtual.Channel):
 
     def __init__(self, connection, **kwargs):
         super().__init__(connection, **kwargs)
-        self.client = connection.redis
+        self.client, self.settlements = connection.redis, connection.settlements
         self.lessee = None
         self._leases = {}  # receipt: queue, of what is delivered and not acked
         self._no_ack = set()  # queues whose messages are acked when they are delivered
@@ -301,7 +265,7 @@ class Channel(virtual.Channel):
                 if self.lessee is None:
                     self.lessee = Lessee(self.client.connection_pool)
                 self.lessee.ask(self._lease(block), block)
-        except (redis.ConnectionError, redis.TimeoutError):
+        except LOST:
             self._drop_lessee()
             raise
         return self.lessee is not None
@@ -334,7 +298,7 @@ class Channel(virtual.Channel):
                 if not self.connection.redeclare(queue):
                     raise
             return False
-        except (redis.ConnectionError, redis.TimeoutError):
+        except LOST:
             self._drop_lessee()
             raise
         self._deliver(leased)
@@ -388,16 +352,8 @@ class Channel(virtual.Channel):
     def settle(self, command, receipt, *args):
         """Ends a lease with an outcome. A lease that is over already is left to its new consumer."""
         queue = self._leases.pop(receipt, None)  # it is not extended any more, and comes back if this fails
-        if queue is None:
-            return
-        try:
-            try:
-                self.client.execute_command(command, queue, receipt, *args)
-            except (redis.ConnectionError, redis.TimeoutError):  # once more, on another connection
-                self.client.execute_command(command, queue, receipt, *args)
-        except redis.ResponseError as e:
-            if not str(e).startswith("LEASELOST") and not no_queue(e):
-                raise
+        if queue is not None:
+            self.settlements.send(command, queue, receipt, *args)
 
     def _release(self, leases):
         """Gives leases back, as (receipt, queue). They are not counted as failures."""
@@ -455,6 +411,7 @@ class Transport(virtual.Transport):
     def __init__(self, client, **kwargs):
         super().__init__(client, **kwargs)
         self.redis = redis.Redis(connection_pool=redis.ConnectionPool(**self._parameters()))
+        self.settlements = Settlements(self.redis.connection_pool, self.unwatch)
         self._declared = {}  # queue: commands that make it and its bindings
         self._loop = self._on_tick = None
 
@@ -491,6 +448,7 @@ class Transport(virtual.Transport):
         if self._loop is not None:
             self._loop.on_tick.discard(self._on_tick)
         super().close_connection(connection)
+        self.settlements.close()
         self._loop = None
         self.redis.connection_pool.disconnect()
 
@@ -537,13 +495,16 @@ class Transport(virtual.Transport):
             for channel in list(self.channels):
                 if channel.wait(BLOCK) and channel.lessee.fileno() not in loop.readers:
                     loop.add_reader(channel.lessee.fileno(), self.on_readable, channel)
+            acks = self.settlements.fileno()
+            if acks is not None and acks not in loop.readers:
+                loop.add_reader(acks, self.settlements.readable)
 
         self._loop, self._on_tick = loop, on_tick
         loop.on_tick.add(on_tick)
 
     def unwatch(self, lessee):
         """Ends on_readable for a connection that is about to be closed."""
-        if self._loop is not None and lessee.connection._sock is not None:
+        if self._loop is not None and lessee.fileno() is not None:
             self._loop.remove(lessee.fileno())
 
     def on_readable(self, channel):
@@ -553,6 +514,7 @@ class Transport(virtual.Transport):
     def drain_events(self, connection, timeout=None):
         end = None if timeout is None else monotonic() + timeout
         while True:
+            self.settlements.collect()
             left = BLOCK if end is None else max(0, min(BLOCK, end - monotonic()))
             waiting = [c.lessee for c in self.channels if c.wait(left)]
             if not waiting:

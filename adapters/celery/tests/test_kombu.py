@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -103,6 +104,60 @@ class TestTransport(unittest.TestCase):
         self.assertTrue(again.delivery_info["redelivered"])
         again.reject()
         self.assertEqual(self.fila.messages("single.dlq")[0]["reason"], b"nack")
+
+    def test_acks_survive_the_loss_of_their_connection(self):
+        """An ack is not waited for; one whose reply was lost is sent once more, and nothing is delivered again."""
+        connection = self.connect()
+        queue = Queue("acked")(connection.default_channel)
+        queue.declare()
+        for n in range(4):
+            Producer(connection.default_channel).publish(n, routing_key="acked")
+        got = [queue.get() for _ in range(4)]
+        settlements = connection.default_channel.connection.settlements
+        got[0].ack()
+        settlements.collect(wait=True)
+        lost = settlements._connection
+        lost._sock.shutdown(socket.SHUT_WR)  # what is sent from here on does not arrive
+        with unittest.mock.patch.object(lost, "send_command"):
+            got[1].ack()
+            got[2].ack()
+        settlements.collect(wait=True)
+        self.assertIsNot(settlements._connection, lost)
+        self.assertEqual(self.left("acked"), 1)
+        self.fila.call("CLIENT", "KILL", "ID", str(self.settler(settlements)))
+        until("the end of the connection is seen", lambda: settlements.readable() or settlements.fileno() is None)
+        got[3].ack()
+        connection.release()  # waits for the reply
+        self.assertEqual(self.left("acked"), 0)
+
+    def left(self, queue):
+        """The number of messages that are not acked."""
+        return len(self.fila.messages(queue))
+
+    def settler(self, settlements):
+        settlements._connection.send_command("CLIENT", "ID")
+        return settlements._connection.read_response()
+
+    def test_acks_of_a_process_that_just_ends(self):
+        """Nothing is closed, and the last acks have reached the broker all the same. A child does not use the
+        connection of its parent."""
+        program = """if True:
+            import os, sys
+            from kombu import Connection, Producer, Queue
+            connection = Connection(sys.argv[1])
+            queue = Queue("ending")(connection.default_channel)
+            queue.declare()
+            for n in range(200):
+                Producer(connection.default_channel).publish(n, routing_key="ending")
+            queue.get().ack()
+            child = os.fork()
+            for _ in range(99 if child else 100):
+                queue.get().ack()
+            if child:
+                sys.exit(os.waitpid(child, 0)[1])
+        """
+        subprocess.run([sys.executable, "-c", program, self.fila.url], check=True, timeout=patience())
+        self.assertEqual(self.left("ending"), 0)
 
     def test_no_more_than_the_prefetch_count(self):
         connection = self.connect()
