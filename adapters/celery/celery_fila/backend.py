@@ -128,6 +128,13 @@ class FilaBackend(KeyValueStoreBackend):
     def set(self, key, value):
         self._set_with_state(key, value, states.SUCCESS)
 
+    def _store_result(self, task_id, result, state, traceback=None, request=None, **kwargs):
+        # Without the look at the value before, which Celery's own has: _set_with_state sees the others in the same trip.
+        meta = self._get_result_meta(result=result, state=state, traceback=traceback, request=request)
+        meta["task_id"] = bytes_to_str(task_id)
+        self._set_with_state(self.get_key_for_task(task_id), self.encode(meta), state)
+        return result
+
     def _set_with_state(self, key, value, state):
         """Adds a value and removes the older ones. An end stays, whatever comes late: a task that is tried again may
         end before the process of its first attempt has stored RETRY. A success stays beside a failure, as Celery has it."""
