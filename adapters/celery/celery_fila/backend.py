@@ -20,6 +20,7 @@ from celery.backends.base import KeyValueStoreBackend
 from celery.canvas import maybe_signature
 from celery.exceptions import ChordError, TimeoutError
 from celery.result import GroupResult, allow_join_result
+from celery.signals import worker_process_shutdown
 from celery.utils.functional import _regen
 from celery.utils.log import get_logger
 from kombu import Connection
@@ -28,7 +29,8 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.functional import retry_over_time
 from kombu.utils.objects import cached_property
 
-from .transport import fields, no_queue
+from .connections import Pipeline, no_queue
+from .transport import fields
 
 logger = get_logger(__name__)
 
@@ -65,6 +67,16 @@ class FilaBackend(KeyValueStoreBackend):
     def client(self):
         return Connection(self.url, transport_options=self.options).transport.redis
 
+    @cached_property
+    def stores(self):
+        """Results that are on their way."""
+        stores = Pipeline(self.client.connection_pool, first=[self._create()])
+        worker_process_shutdown.connect(lambda **kwargs: stores.close(), weak=False)
+        return stores
+
+    def _create(self):
+        return "FILA.QUEUE", "CREATE", self.queue, "NODLQ", "DEDUPWINDOW", DAY, "IFNOTEXISTS"
+
     def __reduce__(self, args=(), kwargs=None):
         return super().__reduce__(args, dict(kwargs or {}, url=self.url))
 
@@ -91,7 +103,7 @@ class FilaBackend(KeyValueStoreBackend):
                 return replies
             if not create or not no_queue(error):
                 raise error
-            self.client.execute_command("FILA.QUEUE", "CREATE", self.queue, "NODLQ", "DEDUPWINDOW", DAY, "IFNOTEXISTS")
+            self.client.execute_command(*self._create())
 
     # The store.
 
@@ -132,13 +144,45 @@ class FilaBackend(KeyValueStoreBackend):
         # Without the look at the value before, which Celery's own has: _set_with_state sees the others in the same trip.
         meta = self._get_result_meta(result=result, state=state, traceback=traceback, request=request)
         meta["task_id"] = bytes_to_str(task_id)
-        self._set_with_state(self.get_key_for_task(task_id), self.encode(meta), state)
+        put = self._set_later if self._may_be_later(request) else self._set_with_state
+        put(self.get_key_for_task(task_id), self.encode(meta), state)
         return result
 
+    def _may_be_later(self, request):
+        """Whether a worker may go on while a result is stored. The task was acked before it ran, so that a crash of
+        worker and broker loses the one or the other; and no chord counts the result next."""
+        if not isinstance(request, Context) or request.called_directly or request.is_eager or request.chord or request.group or self.always_retry:
+            return False
+        task = self.app.tasks.get(request.task)
+        return task is not None and not task.acks_late
+
     def _set_with_state(self, key, value, state):
-        """Adds a value and removes the older ones. An end stays, whatever comes late: a task that is tried again may
-        end before the process of its first attempt has stored RETRY. A success stays beside a failure, as Celery has it."""
         own, page = self._run(self._enqueue(key, value), self._browse(key))
+        self._remove_older(key, own, page, state)
+
+    def _set_later(self, key, value, state):
+        """Does the same without waiting for it."""
+        replies = []
+
+        def replied(reply):
+            replies.append(reply)
+            if len(replies) < 2:
+                return
+            try:
+                if isinstance(replies[0], redis.ResponseError):  # such as a queue of results that has been deleted
+                    self._set_with_state(key, value, state)
+                else:
+                    self._remove_older(key, *replies, state)
+            except redis.RedisError as e:
+                logger.error("the result of %s is not stored: %s", key, e)
+
+        for command in (self._enqueue(key, value), self._browse(key)):
+            self.stores.send(*command, replied=replied)
+        self.stores.collect_soon()
+
+    def _remove_older(self, key, own, page, state):
+        """Removes the values of a key but the last. An end stays, whatever comes late: a task that is tried again may
+        end before the process of its first attempt has stored RETRY. A success stays beside a failure, as Celery has it."""
         others = [m for m in self._all(key, page) if m[b"id"] != own]
         lasting = {states.SUCCESS} if state in states.READY_STATES else states.READY_STATES
         if state != states.SUCCESS and any(self.decode(m[b"payload"]).get("status") in lasting for m in others):

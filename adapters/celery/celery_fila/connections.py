@@ -1,11 +1,11 @@
-"""Connections of the transport on which a reply is not waited for at once: leases, and what ends them."""
+"""Connections on which a reply is not waited for at once: leases, acks, results."""
 
 import atexit
 import os
 import threading
 import weakref
 from collections import deque
-from time import monotonic
+from time import monotonic, sleep
 
 import redis
 from kombu.log import get_logger
@@ -59,40 +59,41 @@ class Lessee:
         self.connection.disconnect()
 
 
-_all = weakref.WeakSet()  # of the settlements in use
+_all = weakref.WeakSet()  # of the pipelines in use
 
 
 @atexit.register
 def _close_all():
-    """Reads the replies that are on their way, so that the end of the process does not reset the connection before the
-    broker has read the last acks."""
-    for settlements in list(_all):
-        settlements.close()
+    """Reads the replies that are on their way, so that the end of the process does not reset a connection before the
+    broker has read what was sent last."""
+    for pipeline in list(_all):
+        pipeline.close()
 
 
-class Settlements:
-    """The acks and nacks of a process, on a connection of their own.
+class Pipeline:
+    """A connection of a process whose commands are sent at once, in order, and whose replies are read later.
 
-    Each is sent at once, in order, and its reply is read later: a worker that has acked a task asks for the next one
-    while the broker writes the ack to its disk, and the broker writes many acks at a time. What has no reply when the
-    connection is lost is sent once more on another one. If that fails, too, the lease expires and the message is
-    delivered again, as after the loss of any ack. Safe for use by several threads.
+    A worker goes on with the next task while the broker writes to its disk, and the broker writes much at a time. What has
+    no reply when the connection is lost is sent once more on another one; what fails then, too, is given up. So only
+    what may be done twice is sent. Safe for use by several threads.
     """
 
-    # How many settlements may be without a reply before the next one waits.
+    # How many commands may be without a reply before the next one waits.
     LIMIT = 1000
 
-    def __init__(self, pool, before_close):
-        """Calls before_close(self) before a connection is closed, so that whoever watches fileno() can stop."""
-        self._pool, self._before_close = pool, before_close
+    def __init__(self, pool, before_close=lambda pipeline: None, first=()):
+        """Calls before_close(self) before a connection is closed, so that whoever watches fileno() can stop. The commands
+        of first are sent on each new connection; their replies are passed over."""
+        self._pool, self._before_close, self._first = pool, before_close, first
         self._begin()
         _all.add(self)
 
     def _begin(self):
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._open = deque()  # [command, whether it has been sent again], in the order of their replies
+        self._open = deque()  # [command, what its reply is given to, whether it has been sent again], in their order
         self._connection = None
+        self._watcher, self._sent = None, threading.Event()
 
     def _locked(self):
         if self._pid != os.getpid():  # the connection belongs to the parent of this process
@@ -103,11 +104,12 @@ class Settlements:
         """The socket to watch for replies; None if there is none."""
         return fileno(self._connection)
 
-    def send(self, *command):
-        """Sends FILA.ACK or FILA.NACK. A lost connection is an error only if another one fails as well."""
+    def send(self, *command, replied):
+        """Sends a command; its reply or its error is given to replied. A lost connection is an error only if another
+        one fails as well."""
         with self._locked():
             self.collect(wait=len(self._open) >= self.LIMIT)
-            self._open.append([command, False])
+            self._open.append([command, replied, False])
             try:
                 if self._connection is None:
                     self._connect()
@@ -116,21 +118,37 @@ class Settlements:
                 self._send_again()
 
     def collect(self, wait=False):
-        """Reads the replies that are there, or all of them: then every settlement has reached the broker's disk."""
+        """Reads the replies that are there, or all of them: then everything sent has reached the broker's disk."""
         with self._locked():
             while self._open:
                 try:
                     if not wait and not self._connection.can_read(0):
                         return
-                    self._connection.read_response()
+                    reply = self._connection.read_response()
                 except redis.ResponseError as e:
-                    command = self._open.popleft()[0]
-                    if not str(e).startswith("LEASELOST") and not no_queue(e):  # the lease belongs to another consumer by now, or to none
-                        logger.error("%s of a message of queue %s: %s", command[0], command[1], e)
+                    reply = e
                 except LOST:
                     self._send_again()
-                else:
-                    self._open.popleft()
+                    continue
+                self._open.popleft()[1](reply)
+
+    def collect_soon(self):
+        """Has a thread read the replies of what is sent, where no event loop does: a lost connection is seen without
+        the next command."""
+        with self._locked():
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="fila-replies", daemon=True)
+                self._watcher.start()
+            self._sent.set()
+
+    def _watch(self):
+        while self._sent.wait():
+            self._sent.clear()
+            sleep(0.05)  # while more is sent, its sender reads the replies
+            try:
+                self.collect(wait=True)
+            except LOST as e:
+                logger.error("what was sent to the broker last is lost: %s", e)
 
     def readable(self):
         """Reads what has come, as an event loop asks when there is something: replies, or the end of the connection."""
@@ -151,13 +169,19 @@ class Settlements:
             try:
                 self.collect(wait=True)
             except LOST as e:
-                logger.warning("%d messages whose acks are lost are delivered again: %s", len(self._open), e)
+                logger.warning("what was sent to the broker last is lost: %s", e)
             self._drop()
             self._open.clear()
 
     def _connect(self):
         self._connection = self._pool.make_connection()
         self._connection.connect()
+        for command in self._first:
+            self._connection.send_command(*command)
+            try:
+                self._connection.read_response()
+            except redis.ResponseError as e:  # such as a right that the user does not have, nor need
+                logger.debug("%s: %s", command[0], e)
 
     def _drop(self):
         if self._connection is not None:
@@ -166,15 +190,15 @@ class Settlements:
             self._connection = None
 
     def _send_again(self):
-        """Sends what has no reply on another connection. What was sent again before is given up, with the error."""
+        """Sends what has no reply on another connection. What was sent again before is given up."""
         self._drop()
-        lost = sum(again for _, again in self._open)
-        self._open = deque([command, True] for command, again in self._open if not again)
+        lost = sum(again for *_, again in self._open)
         if lost:
-            logger.warning("%d messages whose acks are lost are delivered again", lost)
+            logger.error("%d commands to the broker are lost with their connections", lost)
+        self._open = deque([command, replied, True] for command, replied, again in self._open if not again)
         try:
             self._connect()
-            for command, _ in self._open:
+            for command, *_ in self._open:
                 self._connection.send_command(*command)
         except LOST:
             self._drop()

@@ -26,7 +26,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from . import message as messages
-from .connections import LOST, Lessee, Settlements, no_queue
+from .connections import LOST, Lessee, Pipeline, no_queue
 
 logger = get_logger(__name__)
 
@@ -54,6 +54,12 @@ def fields(reply):
         return reply
     pairs = iter(reply)
     return dict(zip(pairs, pairs))
+
+
+def settled(reply):
+    """Takes the reply to an ack or a nack. A lease that is over belongs to another consumer by now, or to none."""
+    if isinstance(reply, redis.ResponseError) and not str(reply).startswith("LEASELOST") and not no_queue(reply):
+        logger.error("a message is not acked, and comes back when its lease expires: %s", reply)
 
 
 class QoS(virtual.QoS):
@@ -353,7 +359,7 @@ class Channel(virtual.Channel):
         """Ends a lease with an outcome. A lease that is over already is left to its new consumer."""
         queue = self._leases.pop(receipt, None)  # it is not extended any more, and comes back if this fails
         if queue is not None:
-            self.settlements.send(command, queue, receipt, *args)
+            self.settlements.send(command, queue, receipt, *args, replied=settled)
 
     def _release(self, leases):
         """Gives leases back, as (receipt, queue). They are not counted as failures."""
@@ -411,7 +417,7 @@ class Transport(virtual.Transport):
     def __init__(self, client, **kwargs):
         super().__init__(client, **kwargs)
         self.redis = redis.Redis(connection_pool=redis.ConnectionPool(**self._parameters()))
-        self.settlements = Settlements(self.redis.connection_pool, self.unwatch)
+        self.settlements = Pipeline(self.redis.connection_pool, self.unwatch)
         self._declared = {}  # queue: commands that make it and its bindings
         self._loop = self._on_tick = None
 
