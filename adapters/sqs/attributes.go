@@ -176,12 +176,15 @@ func (q *queue) numbers() numbers {
 	return n
 }
 
+// visible is the number of messages that a receive may return. Those of a dead-letter queue are dead to Fila.
+func (q *queue) visible() int64 { return number(q.info["ready"]) + number(q.info["dead"]) }
+
 // attributesOf returns all attributes of a queue.
 func (c *call) attributesOf(q *queue) map[string]string {
 	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
 	created := number(q.info["created_at"]) / 1000
 	a := map[string]string{
-		"ApproximateNumberOfMessages":           decimal(number(q.info["ready"])),
+		"ApproximateNumberOfMessages":           decimal(q.visible()),
 		"ApproximateNumberOfMessagesNotVisible": decimal(number(q.info["leased"])),
 		"ApproximateNumberOfMessagesDelayed":    decimal(number(q.info["delayed"])),
 		"CreatedTimestamp":                      decimal(created),

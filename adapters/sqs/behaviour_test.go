@@ -338,6 +338,14 @@ func behaviours() map[string]struct {
 			s.got("Successful.0.Id", "a")
 			s.got("Failed.0.Code", "InvalidParameterValue")
 		}),
+		"the visibility of what is deleted cannot be changed in a batch": standard(func(s *script) {
+			s.do("SendMessage", `"MessageBody":"a"`, "")
+			s.do("ReceiveMessage", ``, "")
+			s.do("DeleteMessage", `"ReceiptHandle":"$1"`, "")
+			s.do("ChangeMessageVisibilityBatch", `"Entries":[{"Id":"a","ReceiptHandle":"$1","VisibilityTimeout":1}]`, "")
+			s.got("Failed.0.Code", "ReceiptHandleIsInvalid")
+			s.got("Failed.0.SenderFault", "true")
+		}),
 		"a receipt handle that is none is refused": standard(func(s *script) {
 			s.do("DeleteMessage", `"ReceiptHandle":"%%%"`, "ReceiptHandleIsInvalid")
 			s.do("DeleteMessage", `"ReceiptHandle":"abcd"`, "ReceiptHandleIsInvalid")
@@ -420,6 +428,9 @@ func behaviours() map[string]struct {
 			s.got("Messages.0.Body", "a")
 			s.got("Messages.0.MessageId", s.ids[0])
 			s.got("Messages.0.MessageAttributes.n.DataType", "Number")
+			s.do("GetQueueAttributes", `"QueueUrl":"http://h/0/$q-dead","AttributeNames":["All"]`, "")
+			s.got("Attributes.ApproximateNumberOfMessages", "0")
+			s.got("Attributes.ApproximateNumberOfMessagesNotVisible", "1")
 			s.do("ListDeadLetterSourceQueues", `"QueueUrl":"http://h/0/$q-dead"`, "")
 			s.got("queueUrls.0", s.address+"/000000000000/"+s.queue)
 		}),
@@ -441,12 +452,15 @@ func behaviours() map[string]struct {
 			s.do("SendMessage", `"MessageBody":"a"`, "")
 			s.do("ReceiveMessage", ``, "")
 			s.do("ChangeMessageVisibility", `"ReceiptHandle":"$1","VisibilityTimeout":0`, "")
+			s.do("GetQueueAttributes", `"QueueUrl":"http://h/0/$q-dead","AttributeNames":["ApproximateNumberOfMessages"]`, "")
+			s.got("Attributes.ApproximateNumberOfMessages", "1")
 			s.do("StartMessageMoveTask", `"SourceArn":"arn:aws:sqs:us-east-1:000000000000:$q-dead","MaxNumberOfMessagesPerSecond":500`, "")
 			s.do("ReceiveMessage", `"WaitTimeSeconds":20`, "")
 			s.got("Messages.0.Body", "a")
 			s.do("ListMessageMoveTasks", `"SourceArn":"arn:aws:sqs:us-east-1:000000000000:$q-dead"`, "")
 			s.got("Results.0.Status", "COMPLETED")
 			s.got("Results.0.ApproximateNumberOfMessagesMoved", "1")
+			s.got("Results.0.ApproximateNumberOfMessagesToMove", "1")
 			s.got("Results.0.MaxNumberOfMessagesPerSecond", "500")
 		}),
 		"a task moves from a dead-letter queue alone": standard(func(s *script) {

@@ -29,11 +29,21 @@ func TestMain(m *testing.M) {
 		}
 		defer b.kill()
 		shared.Store(b)
+		var err error
+		if built, err = os.MkdirTemp("", "fila-sqs"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(built)
 		return m.Run()
 	}())
 }
 
-var shared atomic.Pointer[broker] //nolint:gochecknoglobals // set before the tests run
+//nolint:gochecknoglobals // set before the tests run
+var (
+	shared atomic.Pointer[broker]
+	built  string // the folder of what tests build
+)
 
 // patience is how long a test waits for something: two minutes, times TEST_PATIENCE.
 func patience() time.Duration {

@@ -48,7 +48,7 @@ func startMove(c *call, in *startMoveInput) (*taskHandle, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &move{StartedAt: time.Now().UnixMilli(), ToMove: number(q.info["ready"])}
+	m := &move{StartedAt: time.Now().UnixMilli(), ToMove: q.visible()}
 	args := []any{"FILA.REDRIVE", q.name}
 	if in.DestinationArn != "" {
 		if m.Destination, err = queueOfARN(in.DestinationArn); err != nil {

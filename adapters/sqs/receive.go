@@ -382,6 +382,9 @@ func changeVisibilityBatch(c *call, in *visibilityBatchInput) (*visibilityBatchO
 		return extend(q, e.VisibilityTimeout, receipt)
 	})
 	for i, r := range replies {
+		if refusedAs(r.err, "LEASELOST") { // SQS has another code for it in a batch than in ChangeMessageVisibility
+			r.err = receiptHandleIsInvalid.of("Message does not exist or is not available for visibility timeout change")
+		}
 		if r.err != nil {
 			out.Failed = append(out.Failed, failedAs(in.Entries[i].ID, r.err))
 		} else {
