@@ -21,7 +21,7 @@ SYNC     ?= always
 VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
 
 # The adapters in Go: modules of their own. The others have scripts that run their tests.
-ADAPTERS := adapters/go adapters/watermill adapters/gocloud adapters/sqs
+ADAPTERS := adapters/go adapters/watermill adapters/gocloud adapters/sqs adapters/postgres
 FRAMEWORKS := celery python activejob node symfony nestjs
 
 # When tests of a package are taken to hang: far beyond what they take on a small and busy machine.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the broker for one architecture, amd64 or arm64, as a file that needs no library of the
-# system it runs on: DIST/linux_ARCH/fila, and beside it the gateway for clients of SQS, fila-sqs. RocksDB and what it needs are Debian 12's own static
-# libraries, taken from its packages without installing them, so that amd64 and arm64 are built
+# system it runs on: DIST/linux_ARCH/fila, and beside it the gateway for clients of SQS, fila-sqs, and the outbox for
+# PostgreSQL, fila-outbox. RocksDB and what it needs are Debian 12's own static libraries, taken from its packages without installing them, so that amd64 and arm64 are built
 # in the same way. Beside the binary, packages.txt says which they were.
 arch=${1:?usage: static.sh amd64|arm64}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -49,9 +49,13 @@ CGO_ENABLED=1 GOOS=linux GOARCH=$arch CC=$triple-gcc CXX=$triple-g++ GOFLAGS=-mo
 	CGO_CFLAGS="-O2 '-I$root/sysroot/usr/include'" CGO_CXXFLAGS="-O2 '-I$root/sysroot/usr/include'" CGO_LDFLAGS="'-L$root/sysroot/usr/lib/$triple'" \
 	go build -buildvcs=true -trimpath -tags netgo,osusergo -ldflags '-s -w -buildid= -B none -linkmode external -extldflags "-static -lbz2'"$wrap"'"' -o "$out/fila" .
 
-# The gateway is a module of its own, and pure Go.
-CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly GOTOOLCHAIN=local GOWORK=off \
-	go -C adapters/sqs build -buildvcs=true -trimpath -ldflags '-s -w -buildid=' -o "$(cd "$out" && pwd)/fila-sqs" ./cmd/fila-sqs
+# The gateway and the outbox are modules of their own, and pure Go.
+beside() {
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly GOTOOLCHAIN=local GOWORK=off \
+		go -C "adapters/$1" build -buildvcs=true -trimpath -ldflags '-s -w -buildid=' -o "$(cd "$out" && pwd)/$2" "./cmd/$2"
+}
+beside sqs fila-sqs
+beside postgres fila-outbox
 
 # Name and version of each package, and of its source: that is only said where it is another.
 cross=$([ "$arch" = "$(dpkg --print-architecture)" ] || echo "-$arch-cross")

@@ -96,6 +96,11 @@ the_gateway_of_sqs_serves_a_queue() {
 	pod rm -f gateway three >/dev/null
 }
 
+the_outbox_is_inside() {
+	pod run --rm --read-only --cap-drop all --entrypoint /usr/bin/fila-outbox "$(load "$dist")" sql | grep -q 'CREATE OR REPLACE FUNCTION fila_enqueue' ||
+		fail "fila-outbox prints no statements"
+}
+
 backed_up() { [ -n "$(ls "$store/graph/volumes/fila-test/_data/store-backups")" ]; }
 
 without_a_password_it_refuses_an_open_address() {
@@ -107,11 +112,11 @@ without_a_password_it_refuses_an_open_address() {
 certificates_and_user_are_inside() {
 	local list
 	list=$(tar -xOf "$dist"/fila_*_image_"$arch".tar --wildcards '*.tar' | tar -tf -)
-	want "data/ etc/ etc/group etc/passwd etc/ssl/ etc/ssl/certs/ etc/ssl/certs/ca-certificates.crt usr/ usr/bin/ usr/bin/fila usr/bin/fila-sqs usr/share/ usr/share/doc/ usr/share/doc/fila/ usr/share/doc/fila/LICENSE" \
+	want "data/ etc/ etc/group etc/passwd etc/ssl/ etc/ssl/certs/ etc/ssl/certs/ca-certificates.crt usr/ usr/bin/ usr/bin/fila usr/bin/fila-outbox usr/bin/fila-sqs usr/share/ usr/share/doc/ usr/share/doc/fila/ usr/share/doc/fila/LICENSE" \
 		"$(tr '\n' ' ' <<<"$list" | sed 's/ $//')" "files of the image"
 }
 
 trap clean EXIT
 clean
 run the_image_runs_read_only_as_a_user_of_its_own its_health_check_tells_alive_from_stuck messages_survive_a_kill_of_the_container it_stops_in_order \
-	a_newer_image_goes_on_with_the_volume the_gateway_of_sqs_serves_a_queue without_a_password_it_refuses_an_open_address certificates_and_user_are_inside
+	a_newer_image_goes_on_with_the_volume the_gateway_of_sqs_serves_a_queue the_outbox_is_inside without_a_password_it_refuses_an_open_address certificates_and_user_are_inside

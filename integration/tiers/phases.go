@@ -47,7 +47,7 @@ func driving() []string {
 }
 
 // goAdapters lists the adapters in Go, each a module of its own.
-func goAdapters() []string { return []string{"go", "watermill", "gocloud", "sqs"} }
+func goAdapters() []string { return []string{"go", "watermill", "gocloud", "sqs", "postgres"} }
 
 // frameworks lists the adapters that have a script which runs their tests.
 func frameworks() []string {
