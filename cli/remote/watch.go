@@ -16,7 +16,7 @@ import (
 
 // watchRows are the commands that show what happens while it happens.
 func watchRows() []row {
-	return []row{tailRow(), {
+	return []row{tailRow(), historyRow(), {
 		name: "top", args: "[QUEUE]", short: "Watch queues, or the fairness keys of a queue, as they change",
 		long: `On a terminal it is a live view: the arrow keys select, Enter opens a queue and explains
 a key, s sorts by the next column, / filters, p pauses, Esc goes back, q quits.
