@@ -39,6 +39,7 @@ func TestABrokerOnItsFirstDay(t *testing.T) {
 				x.shoot(when + "-" + name + "-" + scheme)
 				x.wantQuiet()
 			}
+			x.plain(when + ", " + name)
 			if found := noValue.FindString(x.text()); found != "" {
 				t.Errorf("%s, %s says %q:\n%s", when, name, found, x.text())
 			}

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"testing"
 	"time"
 
@@ -84,6 +85,39 @@ func firstID(b *broker, queue string) string {
 	return ""
 }
 
+// stamp is a time as programs write it.
+var stamp = regexp.MustCompile(`\b1[0-9]{12}\b|\d{4}-\d\d-\d\dT\d\d:[\d:.]+Z?`)
+
+// plain fails if a page shows a time as programs write it, or says a sentence twice outside of its tables.
+func (x *tab) plain(where string) {
+	x.t.Helper()
+	if s := stamp.FindString(x.text()); s != "" {
+		x.t.Errorf("%s: %q is no time that people read", where, s)
+	}
+	r, err := x.Eval(`() => {
+		const seen = new Set(), twice = [];
+		for (const e of document.querySelectorAll("main *")) {
+			const inner = [...e.children].some((c) => getComputedStyle(c).display !== "inline");
+			if (inner || getComputedStyle(e).display === "inline" || !e.checkVisibility() || e.closest("table, option, pre, dl, .hidden")) {
+				continue;
+			}
+			for (const s of (e.innerText ?? "").split(/(?<=[.:;])\s+/).map((s) => s.trim())) {
+				if (s.split(" ").length > 3) {
+					seen.has(s) && twice.push(s);
+					seen.add(s);
+				}
+			}
+		}
+		return twice;
+	}`)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, s := range r.Value.Arr() {
+		x.t.Errorf("%s says twice: %q", where, s.Str())
+	}
+}
+
 func TestEveryPageIsAccessible(t *testing.T) {
 	t.Parallel()
 	b := start(t, [2]string{}, "--slowlog.slower_than_us", "300", "--latency.threshold_ms", "1")
@@ -109,6 +143,7 @@ func TestEveryPageIsAccessible(t *testing.T) {
 			x.drawn()
 			x.accessible(source, name+" "+scheme)
 			x.shoot(name + "-" + scheme)
+			x.plain(name)
 			x.wantQuiet()
 		}
 		x.size(1200, 800)

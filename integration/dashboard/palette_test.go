@@ -39,7 +39,7 @@ func TestCtrlKGoesToAPageAQueueOrAMessage(t *testing.T) {
 	b.do("FILA.QUEUE", "CREATE", "mails")
 	id := client.Text(b.do("FILA.ENQUEUE", "mails", "hello"))
 	x := open(t, browse(t), b.url, "#/")
-	x.find("heading", "4 queues")
+	x.find("heading", "2 queues")
 	const field = "A page, a queue, or the id of a message"
 	goTo := func(typed, shown string) {
 		t.Helper()

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/go-rod/rod/lib/input"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // line waits until the line of the search is this.
@@ -93,5 +95,45 @@ func TestTheLineOfASearchOffersConditions(t *testing.T) {
 	x.size(1280, 900)
 	x.click("button", "Search")
 	x.rows("Messages", 3)
+	x.wantQuiet()
+}
+
+// A search is kept under a name, found again after a reload and in another queue, and forgotten.
+func TestSearchesAreKeptAsViews(t *testing.T) {
+	testkit.AtLength(t)
+	t.Parallel()
+	b := start(t, [2]string{})
+	b.do("FILA.QUEUE", "CREATE", "orders")
+	b.do("FILA.QUEUE", "CREATE", "mails")
+	b.enqueue(2, "orders", "x", "KEY", "acme", "DELAY", "3600000")
+	b.enqueue(1, "orders", "x", "KEY", "acme")
+	x := open(t, browse(t), b.url, "#/queues/orders/messages")
+	x.rows("Messages", 3)
+	x.wait("the newest first")
+	x.fill("combobox", "Search messages", "status:delayed key:acme")
+	x.press(input.Escape)
+	views := func() {
+		x.until("the views are open", `() => { const d = document.querySelector("details.views"); if (d) d.open = true; return !!d; }`)
+	}
+	views()
+	x.fill("textbox", "Name of this search", "later of acme")
+	x.click("button", "Keep")
+	x.wait("Views (1)")
+	x.onBoth(axe(t), "the views of a search")
+	x.size(1280, 900)
+	if err := x.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	x.line("")
+	views()
+	x.click("button", "later of acme")
+	x.line("status:delayed key:acme")
+	x.rows("Messages", 2)
+	x.visit("#/queues/mails/messages")
+	views()
+	x.click("button", "later of acme")
+	x.wait("No message is like that.")
+	x.click("button", "Forget later of acme")
+	x.gone("Views (1)")
 	x.wantQuiet()
 }

@@ -59,7 +59,7 @@ func TestTheFirstStepsGoOnByThemselves(t *testing.T) {
 	x.wait("FILA.ENQUEUE mails hello")
 	x.click("button", "Enqueue")
 	x.wait("The first message is acked.")
-	x.find("heading", "2 queues")
+	x.find("heading", "1 queue")
 	if n := b.do("FILA.STATS", "mails").(client.Map).Int("acked"); n != 1 {
 		t.Errorf("%d messages are acked", n)
 	}

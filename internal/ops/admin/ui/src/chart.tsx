@@ -56,8 +56,8 @@ const leastSpan = 5; // seconds; nearer there is nothing to be seen
 /** Charts draws charts over the same time. To zoom in one of them zooms in all. */
 export function Charts({ times, charts }: { times: number[]; charts: Drawing[] }) {
 	const [span, show] = useState<Span>(null);
-	const begin = (times[0] ?? 0) / 1000;
-	const end = (times[times.length - 1] ?? 0) / 1000;
+	const end = (times[times.length - 1] ?? Date.now()) / 1000; // until there is something to be seen, the last minute is empty
+	const begin = times[0] === undefined ? end : times[0] / 1000;
 	const all = Math.max(60, end - begin);
 	useEffect(() => {
 		if (span && span[1] < begin) {
@@ -155,8 +155,8 @@ function Chart({ title, times, series, unit, span, all, onZoom }: Drawing & { ti
 			onZoom(...next);
 		}
 	};
-	const last = times.length - 1;
 	const inside = times.map((_, i) => i).filter((i) => span === null || (times[i] ?? 0) >= span[0] * 1000 && (times[i] ?? 0) <= span[1] * 1000);
+	const last = inside[inside.length - 1] ?? times.length - 1; // the legend has what is at the right end
 	const step = Math.max(1, Math.ceil(inside.length / 20));
 	const rows = inside.filter((_, i) => (inside.length - 1 - i) % step === 0).reverse();
 	return (

@@ -166,12 +166,12 @@ export interface Column<T> {
 	hint?: string;
 }
 
-/** Table is a list of things. It is sorted within what is shown, or comes ordered. Rows stay in their place while the table is pointed at or has the focus: live figures must not move what is about to be clicked. */
-export function Table<T>({ caption, columns, rows, id, ordered, sorted, onSort, empty }: {
+/** Table is a list of things. It is sorted within what is shown, at first by begin, or comes ordered. Rows stay in their place while the table is pointed at or has the focus: live figures must not move what is about to be clicked. */
+export function Table<T>({ caption, columns, rows, id, ordered, begin, sorted, onSort, empty }: {
 	caption: string; columns: Column<T>[]; rows: T[]; id(row: T): string;
-	ordered?: boolean; sorted?: string; onSort?(by: string): void; empty?: ComponentChildren;
+	ordered?: boolean; begin?: string; sorted?: string; onSort?(by: string): void; empty?: ComponentChildren;
 }) {
-	const [own, setOwn] = useState("");
+	const [own, setOwn] = useState(begin ?? "");
 	const by = sorted ?? own;
 	const set = onSort ?? setOwn;
 	const down = by.startsWith("-");

@@ -1,3 +1,4 @@
+import { exactTime } from "../format";
 import { num, text } from "../value";
 import { Empty, Time } from "../ui";
 import type { Route } from "../route";
@@ -24,5 +25,8 @@ export function Audit({ route }: { route: Route }) {
 }
 
 function Setting({ text }: { text: string }) {
-	return text === "" ? <span class="zero">–</span> : <span class="mono">{text}</span>;
+	return text === "" ? <span class="zero">–</span> : <span class="mono">{text.replace(stamp, (_, name: string, at: string) => `${name}=${exactTime(Number(at))}`)}</span>;
 }
+
+/** stamp is a field of a setting that says when. */
+const stamp = /\b(\w+_(?:at|until))=(\d{12,})/g;

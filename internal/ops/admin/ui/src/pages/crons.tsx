@@ -137,15 +137,17 @@ export function Cron({ name }: { name: Bytes }) {
 			{full && <ActionButton action={{ ...set(full), after: asked.reload }} />}
 			{cronActions(c, asked.reload).map((a) => <ActionButton key={a.label} action={a} />)}
 		</Actions>}>
-			<Facts facts={[
-				[num(c.topic) ? "Topic" : "Queue", <Target c={c} />],
-				["Expression", <><Code>{text(c.expression)}</Code> {text(c.tz)}</>],
-				["Next", <Next c={c} />],
-				["Last", <Last c={c} />],
-				["Set", <Time at={maybe(c.set_at)} />],
-				["Fired, missed, skipped", [c.fired, c.missed, c.skipped].map((n) => count(num(n))).join(", ")],
-			]} />
-			{options(c) !== "" && <p>{options(c)}</p>}
+			<Card>
+				<Facts facts={[
+					[num(c.topic) ? "Topic" : "Queue", <Target c={c} />],
+					["Expression", <><Code>{text(c.expression)}</Code> {text(c.tz)}</>],
+					["Next", <Next c={c} />],
+					["Last", <Last c={c} />],
+					["Set", <Time at={maybe(c.set_at)} />],
+					["Fired, missed, skipped", [c.fired, c.missed, c.skipped].map((n) => count(num(n))).join(", ")],
+				]} />
+				{options(c) !== "" && <p class="caption">{options(c)}</p>}
+			</Card>
 			<Card title="What each tick enqueues">
 				{why !== "" ? <Empty title="You may not look at messages here.">This {why}.</Empty> : !full ? content.error ? <Failure error={content.error} /> : <Loading /> : (
 					<>

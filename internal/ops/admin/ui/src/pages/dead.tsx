@@ -5,7 +5,7 @@ import { run } from "../api";
 import type { Bytes, Fields, Refusal, Value } from "../api";
 import { refusalOf, useApp, useReply } from "../app";
 import type { Action } from "../app";
-import { ago, count, duration, plural } from "../format";
+import { ago, count, duration, exactTime, plural } from "../format";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Card, Empty, Failure, Level, Loading, Num, Table, Time } from "../ui";
@@ -192,7 +192,7 @@ export function Dead({ dlq, route, total }: { dlq: Bytes; route: Route; total: n
 			<Progress dlq={dlq} s={s} total={held} left={leftOf(s, g, held)} />
 			<Card title={groups.length === 0 ? "Errors" : plural(groups.length, "group of errors", "groups of errors")} actions={<>
 				{picked.length > 0 && <ActionButton action={redrive(dlq, picked.reduce((sum, x) => sum + x.count, 0), picked, stats.reload, `Redrive ${plural(picked.length, "group")}`)} />}
-				<ActionButton action={redrive(dlq, held, [], stats.reload)} />
+				{(held > 0 || groups.length > 0) && <ActionButton action={redrive(dlq, held, [], stats.reload)} />}
 			</>}>
 				<Failure error={g?.error} />
 				{!g && <Loading />}
@@ -299,7 +299,7 @@ function Spread({ times, first, last, all }: { times: number[]; first: number; l
 	const most = Math.max(...counts, 1);
 	return (
 		<figure class="spread">
-			<svg viewBox={`0 0 ${bins * 10} 40`} preserveAspectRatio="none" role="img" aria-label={`${times.length} messages between ${new Date(first).toISOString()} and ${new Date(last).toISOString()}, at most ${most} in a part of ${bins}`}>
+			<svg viewBox={`0 0 ${bins * 10} 40`} preserveAspectRatio="none" role="img" aria-label={`${times.length} messages between ${exactTime(first)} and ${exactTime(last)}, at most ${most} in a part of ${bins}`}>
 				{counts.map((n, i) => <rect key={i} x={i * 10} width="8" y={40 - (n / most) * 40} height={(n / most) * 40} />)}
 			</svg>
 			<figcaption><Time at={first} /><span>{all ? "when they died" : `when the first ${count(times.length)} of them died`}</span><Time at={last} /></figcaption>

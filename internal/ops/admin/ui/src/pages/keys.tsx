@@ -56,7 +56,7 @@ export function Keys({ queue, live, by, route, total }: { queue: Bytes; live: Fi
 	const result = page(found.data);
 	const rows = match === "" ? live : result.items;
 	return (
-		<Card title={plural(total, "fairness key")} note={match === "" && total > rows.length ? `the first ${rows.length} are shown` : undefined} actions={
+		<Card title={plural(total, "fairness key")} note={match === "" && total > rows.length ? <>the first {count(rows.length)} of this order are shown, <button type="button" class="small" onClick={() => refine(route, { match: "*" })}>list all</button></> : undefined} actions={
 			<>
 				{match === "" && <Choice label="Order of keys" value={by} options={orders} onChange={(v) => refine(route, { by: v })} />}
 				<Search label="Find a key" shortcut value={match} onChange={(v) => {
@@ -181,6 +181,11 @@ export function KeyPage({ queue, fairKey, route }: { queue: Bytes; fairKey: Byte
 	);
 }
 
+/** queuesOf are the queues that rows name, each once. */
+export function queuesOf(rows: Fields[]): Bytes[] {
+	return [...new Map(rows.map((r) => [key(bytes(r.queue)), bytes(r.queue)])).values()];
+}
+
 /** KeyTables shows what an explanation says of throttles and leases. */
 export function KeyTables({ k }: { k: Fields }) {
 	return (
@@ -204,6 +209,7 @@ export function KeyTables({ k }: { k: Fields }) {
 						{ name: "Queue", cell: (h) => text(h.queue) }, { name: "Key", cell: (h) => text(h.key) },
 						{ name: "Consumer", cell: (h) => text(h.consumer) || "–" }, { name: "Until", cell: (h) => <Time at={maybe(h.lease_until)} /> },
 					]} />
+					{num(k.holder_count) > list(k.holders).length && <p class="caption">All of them: {queuesOf(list(k.holders) as Fields[]).map((q, i) => <>{i > 0 && ", "}<a key={key(q)} href={to(["queues", q, "messages"], { status: "leased" })}>leased messages of {text(q)}</a></>)}</p>}
 				</>
 			)}
 		</>

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { useApp, useReply, useTitle } from "../app";
 import { Charts } from "../chart";
-import { count, duration, micros } from "../format";
+import { count, duration, micros, spoken } from "../format";
 import { ActionButton, Card, Empty, Failure, Loading, Page, Table, Time } from "../ui";
 import { fields, list, num, text } from "../value";
 
@@ -44,7 +44,7 @@ export function Latency() {
 					</Card>
 					<Card title="What the broker says">
 						<Failure error={doctor.error} />
-						<pre class="payload" tabIndex={0} aria-label="Report">{text(doctor.data)}</pre>
+						<pre class="payload" tabIndex={0} aria-label="Report">{spoken(text(doctor.data))}</pre>
 					</Card>
 					<Card title="Commands" note="time until the reply may be sent, without waiting for messages">
 						<Failure error={histogram.error} />

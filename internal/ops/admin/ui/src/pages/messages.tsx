@@ -12,6 +12,7 @@ import { refine, to } from "../route";
 import type { Route } from "../route";
 import { Badge, Card, Code, Empty, Failure, Level, Table } from "../ui";
 import { Batch } from "./batch";
+import { Views } from "./views";
 import type { Column, Tone } from "../ui";
 import { bytes, key, maybe, num, page, pairs, raw, text } from "../value";
 
@@ -124,7 +125,7 @@ export function useHunt() {
 }
 
 /** Found says how far a search is. */
-export function Found({ hunt, total, onStop, onMore }: { hunt: Hunt; total: number; onStop(): void; onMore(): void }) {
+export function Found({ hunt, total, newest, onStop, onMore }: { hunt: Hunt; total: number; newest?: boolean; onStop(): void; onMore(): void }) {
 	const looked = hunt.done ? Math.max(total, hunt.rows.length) : Math.min(hunt.looked, total); // the total is some seconds old
 	if (hunt.done && looked === 0) {
 		return null; // the queue is empty, which the table says
@@ -132,7 +133,7 @@ export function Found({ hunt, total, onStop, onMore }: { hunt: Hunt; total: numb
 	return (
 		<div class="progress">
 			<Level value={looked} max={Math.max(1, total, looked)} label={`looked at ${count(looked)} of ${count(Math.max(total, looked))}`} />
-			<span role="status">{hunt.running ? "Looking: " : ""}looked at {hunt.done ? "all" : "about"} {plural(looked, "message")}{!hunt.done && ` of ${count(total)}`}, found {count(hunt.rows.length)}</span>
+			<span role="status">{hunt.running ? "Looking: " : ""}looked at {hunt.done ? "all" : "about"} {plural(looked, "message")}{!hunt.done && ` of ${count(total)}`}, found {count(hunt.rows.length)}{hunt.rows.length > 1 && newest && ", the newest first"}</span>
 			{hunt.running && <button type="button" onClick={onStop}>Stop</button>}
 			{!hunt.running && !hunt.done && <button type="button" onClick={onMore}>Go on</button>}
 		</div>
@@ -225,8 +226,10 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 	const picked = usePicked();
 	const words = searchWords(queue, values);
 	const wrong = wrongIn(values);
-	const start = (from?: Hunt) => {
-		if (wrong !== "") {
+	const start = (from?: Hunt, typed = line) => {
+		const values = valuesOf(typed);
+		const words = searchWords(queue, values);
+		if (wrongIn(values) !== "") {
 			return;
 		}
 		if (from) {
@@ -257,16 +260,20 @@ export function Messages({ queue, route, total, dlq }: { queue: Bytes; route: Ro
 				<div class="actions">
 					<button type="submit" class="primary" disabled={wrong !== ""}>Search</button>
 					<button type="button" onClick={() => set("")}>Clear</button>
+					<Views line={line} onOpen={(kept) => {
+						set(kept);
+						start(undefined, kept);
+					}} />
 					<Times values={values} onChange={(change) => set(lineOf({ ...values, ...change }))} />
 					<details class="inline"><summary>Command line</summary><CommandLine words={[...words, "COUNT", String(stepMin)]} /></details>
 				</div>
 			</form>
 			{hunt && (
 				<>
-					<Found hunt={hunt} total={total} onStop={stop} onMore={() => start(hunt)} />
+					<Found hunt={hunt} total={total} newest onStop={stop} onMore={() => start(hunt)} />
 					<Failure error={hunt.error} />
 					{!found.includes("DONE") && <Batch key={JSON.stringify(found)} queue={queue} search={found} some={hunt.rows.length > 0} picked={picked.ids} dlq={dlq} after={() => start()}><PickAll picked={picked} rows={hunt.rows} /></Batch>}
-					<Table caption="Messages" columns={[...(found.includes("DONE") ? [] : [picked.column]), ...messageColumns(queue, hunt.rows)]} rows={hunt.rows} id={(m) => text(m.id)}
+					<Table caption="Messages" columns={[...(found.includes("DONE") ? [] : [picked.column]), ...messageColumns(queue, hunt.rows)]} rows={hunt.rows} id={(m) => text(m.id)} begin="-Enqueued"
 						empty={hunt.running ? undefined : <Empty title={words.length === 2 ? "The queue is empty." : hunt.done ? "No message is like that." : "Nothing found so far."} />} />
 				</>
 			)}

@@ -94,6 +94,7 @@ export function Overview({ route }: { route: Route }) {
 	}
 	const next = bytes(figures.next);
 	const all = num(stats.queues);
+	const whole = cursor === "0" && text(next) === "0" && match === ""; // else dead-letter queues that have no row of their own are counted
 	const some = (word: string) => num(groups.find((g) => text(g.trouble) === word)?.queues);
 	const choose = (change: Record<string, string>) => {
 		setCursor("0");
@@ -107,7 +108,7 @@ export function Overview({ route }: { route: Route }) {
 		<Page title="Queues" actions={actions} sub={<Connection state={live.state} />}>
 			{show === "" && <Attention groups={groups} />}
 			<Totals stats={stats} />
-			<Card title={show === "" ? plural(all, "queue") : plural(some(show), show === "any" ? "queue needs attention" : `queue: ${labelOf(show)}`, show === "any" ? "queues need attention" : `queues: ${labelOf(show)}`)} actions={
+			<Card title={show === "" ? plural(whole ? queues.length : all, "queue") : plural(some(show), show === "any" ? "queue needs attention" : `queue: ${labelOf(show)}`, show === "any" ? "queues need attention" : `queues: ${labelOf(show)}`)} note={show === "" && !whole ? "with those of dead letters" : undefined} actions={
 				<>
 					<Choice label="Which queues" value={show} options={choices} onChange={(v) => choose({ show: v })} />
 					<Search label="Filter by name" shortcut value={match} onChange={(v) => choose({ match: v })} />

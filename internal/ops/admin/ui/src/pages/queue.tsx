@@ -20,7 +20,7 @@ import { Messages } from "./messages";
 import { Connection } from "./overview";
 import { Scripts } from "./scripts";
 import { Settings } from "./settings";
-import { deadPage, troubles } from "./troubles";
+import { deadPage, troubles, Whys } from "./troubles";
 import { QueueTopics } from "./topics";
 
 export function queueActions(queue: Bytes, q: Fields): Action[] {
@@ -149,7 +149,7 @@ export function Queue({ queue, route, part: asked }: { queue: Bytes; route: Rout
 		} actions={queueActions(queue, q).map((a) => <ActionButton key={a.label} action={a} />)}>
 			<QueueFigures q={q} dlq={dlq} />
 			{(part === "keys" || part === "dead") && !(part === "keys" && inPart !== undefined) && <QueueCharts source={source} dlq={dlq} queue={queue} route={route} />}
-			{inPart === undefined && wrong.filter((t) => t.word !== "dead").map((t) => <p key={t.word} class="why-wrong"><strong>{t.label}:</strong> {t.why}</p>)}
+			{inPart === undefined && <Whys wrong={wrong} />}
 			<Tabs current={titleOf(part)} tabs={tabs} />
 			{part === "messages" ? (inPart !== undefined ? <Message key={text(inPart)} queue={queue} id={inPart} /> : <Messages queue={queue} route={route} total={held} dlq={dlq} />)
 				: part === "dead" ? <Dead dlq={dlq || other === undefined ? queue : other} route={route} total={dlq ? held : num(q.dead_letters)} />

@@ -72,19 +72,22 @@ export function ThrottlePage({ name }: { name: Bytes }) {
 		);
 	}
 	const samples = recorded(source);
+	const queues = [...new Map(waiting.map((w) => [key(w.queue), w.queue])).values()];
 	return (
 		<Page title={text(name)} crumbs={crumbs} actions={<Actions>{throttleActions(t, asked.reload)}</Actions>}>
-			<Facts facts={[
-				["Rate", t.rate === null ? "no limit" : `${text(t.rate)}/s, at most ${text(t.burst)} at once${num(t.by_cost) ? ", by cost" : ""}`],
-				["Tokens", t.rate === null ? "–" : count(Math.floor(num(t.tokens)))],
-				["Leases", <Leases t={t} />],
-				["Goes on", <Next t={t} />],
-				...(t.pattern !== null && t.pattern !== undefined ? [["Limits of", <a href={to(["throttles", bytes(t.pattern)])}>{text(t.pattern)}</a>] as [string, preact.ComponentChildren]] : []),
-				...(maybe(t.instances) !== null ? [["Throttles of the pattern", <a href={to(["throttles"], { match: text(name) })}>{count(num(t.instances))}</a>] as [string, preact.ComponentChildren]] : []),
-				["Keys waiting", count(num(t.waiting))],
-				["Passed, refused", `${count(num(t.passed))}, ${count(num(t.refused))}`],
-				["Waited, by all keys together", duration(num(t.waited_ms))],
-			]} />
+			<Card>
+				<Facts facts={[
+					["Rate", t.rate === null ? "no limit" : `${text(t.rate)}/s, at most ${text(t.burst)} at once${num(t.by_cost) ? ", by cost" : ""}`],
+					["Tokens", t.rate === null ? "–" : count(Math.floor(num(t.tokens)))],
+					["Leases", <Leases t={t} />],
+					["Goes on", <Next t={t} />],
+					...(t.pattern !== null && t.pattern !== undefined ? [["Limits of", <a href={to(["throttles", bytes(t.pattern)])}>{text(t.pattern)}</a>] as [string, preact.ComponentChildren]] : []),
+					...(maybe(t.instances) !== null ? [["Throttles of the pattern", <a href={to(["throttles"], { match: text(name) })}>{count(num(t.instances))}</a>] as [string, preact.ComponentChildren]] : []),
+					["Keys waiting", count(num(t.waiting))],
+					["Passed, refused", `${count(num(t.passed))}, ${count(num(t.refused))}`],
+					["Waited, by all keys together", duration(num(t.waited_ms))],
+				]} />
+			</Card>
 			<Charts times={samples.map((s) => s.at)} charts={[
 				{ title: "Passed per second", unit: "per second", series: [{ name: "passed", color: "--c2", values: rates(samples, "passed") }] },
 				{ title: "Leases and waiting keys", unit: "count", series: [
@@ -93,7 +96,7 @@ export function ThrottlePage({ name }: { name: Bytes }) {
 				] },
 			]} />
 			<p class="caption">The charts begin when this page is opened.</p>
-			<Card title="Keys that wait for it" note={num(t.waiting) > waiting.length && waiting.length > 0 ? `${count(waiting.length)} of ${count(num(t.waiting))}: those that wait longest` : undefined}>
+			<Card title="Keys that wait for it" note={num(t.waiting) > waiting.length && waiting.length > 0 ? <>the {count(waiting.length)} of {count(num(t.waiting))} that wait longest, all are among the keys of {queues.map((q, i) => <>{i > 0 && ", "}<a key={key(q)} href={to(["queues", q], { match: "*" })}>{text(q)}</a></>)}</> : undefined}>
 				<Table caption="Keys that wait for the throttle" rows={waiting} id={(w) => key(w.queue) + " " + key(bytes(w.k.key))}
 					empty={<Empty title={waits ? "None is among the keys that wait longest in the fullest queues." : "No key waits for it."} />} columns={[
 						{ name: "Key", head: true, wide: true, cell: (w) => <a href={to(["queues", w.queue, "keys", bytes(w.k.key)])}>{text(w.k.key)}</a> },

@@ -1,6 +1,6 @@
 import type { Bytes, Fields } from "../api";
 import type { Action, Values } from "../app";
-import { ago, count, duration, percent, plural } from "../format";
+import { ago, count, duration, exactTime, percent, plural } from "../format";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Empty, Level, Num } from "../ui";
@@ -118,7 +118,7 @@ export function Next({ t }: { t: Fields }) {
 	const until = maybe(t.held_until);
 	if (until !== null) {
 		const left = duration(Math.max(0, Math.ceil((until - Date.now()) / 1000) * 1000));
-		return <Badge tone="wait" title={`held until ${new Date(until).toISOString()}`}>held, {left} left</Badge>;
+		return <Badge tone="wait" title={`held until ${exactTime(until)}`}>held, {left} left</Badge>;
 	}
 	return t.next_at === null ? <span class="zero">–</span> : <>{ago(maybe(t.next_at))}</>;
 }

@@ -31,7 +31,7 @@ const words: Record<string, Words> = {
 	no_consumer: { label: "no consumer", tone: "alone", one: "has no consumer", many: "have no consumer", why: reason },
 	dead: { label: "dead", tone: "bad", one: "has dead letters", many: "have dead letters", why: () => "Dead messages wait to be redriven or removed." },
 	full: { label: "nearly full", tone: "bad", one: "is nearly full", many: "are nearly full", why: () => "It has room for less than a tenth of the messages that it may hold; then enqueues are refused." },
-	late: { label: "waits long", tone: "wait", one: "has messages that wait for more than 15 minutes", many: "have messages that wait for more than 15 minutes", why: (q) => `A message is ready for ${duration(maybe(q.oldest_ready_ms))}. ${reason(q)}` },
+	late: { label: "waits long", tone: "wait", one: "has messages that wait for more than 15 minutes", many: "have messages that wait for more than 15 minutes", why: (q) => `A message is ready for ${duration(maybe(q.oldest_ready_ms))}.${list(q.troubles).some((t) => wordsOf(text(t)).why === reason) ? "" : ` ${reason(q)}`}` },
 	expiring: { label: "leases expire", tone: "wait", one: "has leases that expire", many: "have leases that expire", why: () => "Of the deliveries of the last ten minutes, one in twenty has expired: workers die, or need a longer visibility timeout." },
 	paused: {
 		label: "paused", tone: "quiet", one: "is paused", many: "are paused",
@@ -56,6 +56,15 @@ export function troubles(q: Fields): Trouble[] {
 		const w = wordsOf(word);
 		return { word, label: word === "dead" ? `${short(num(q.dead_letters))} dead` : w.label, tone: w.tone, why: w.why(q) };
 	});
+}
+
+/** Whys says what is wrong with a queue, beside its dead letters, each sentence once. */
+export function Whys({ wrong }: { wrong: Trouble[] }) {
+	const labels = new Map<string, string[]>();
+	for (const t of wrong.filter((t) => t.word !== "dead")) {
+		labels.set(t.why, [...(labels.get(t.why) ?? []), t.label]);
+	}
+	return <>{[...labels].map(([why, of]) => <p key={why} class="why-wrong"><strong>{of.join(", ")}:</strong> {why}</p>)}</>;
 }
 
 /** labelOf is the name of a trouble as a filter. */
@@ -85,17 +94,17 @@ export function Attention({ groups }: { groups: Fields[] }) {
 				},
 				{ name: "Messages", right: true, cell: (g) => count(num(g.messages)) },
 				{ name: "Oldest", hint: "How long the oldest ready message of these queues waits", right: true, cell: (g) => duration(maybe(g.oldest_ms)) },
-				{ name: "First", broad: true, cell: (g) => <First queues={pairs(g.first)} more={num(g.queues)} dead={text(g.trouble) === "dead"} /> },
+				{ name: "First", broad: true, cell: (g) => <First queues={pairs(g.first)} more={num(g.queues)} all={to([], { show: text(g.trouble), sort: "-State" })} dead={text(g.trouble) === "dead"} /> },
 			]} />
 		</Card>
 	);
 }
 
-function First({ queues, more, dead }: { queues: [Bytes, unknown][]; more: number; dead: boolean }) {
+function First({ queues, more, all, dead }: { queues: [Bytes, unknown][]; more: number; all: string; dead: boolean }) {
 	return (
 		<span class="firsts">
 			{queues.slice(0, 3).map(([name]) => <a key={key(name)} href={to(["queues", name, ...(dead ? ["dead"] : [])])}>{text(name)}</a>)}
-			{more > 3 && <span class="note">and {count(more - 3)} more</span>}
+			{more > 3 && <a class="note" href={all}>and {count(more - 3)} more</a>}
 		</span>
 	);
 }
