@@ -11,8 +11,8 @@ import (
 	"github.com/faisca/fila/internal/client"
 )
 
-// past returns moments of a queue, a minute apart: it enqueues 60 messages more in each minute than in the one before.
-func past(minutes int) (moments []client.Map) {
+// momentsOf returns moments of a queue, a minute apart: it enqueues 60 messages more in each minute than in the one before.
+func momentsOf(minutes int) (moments []client.Map) {
 	enqueued := int64(-10_000) // of before a start
 	for i := range int64(minutes + 1) {
 		enqueued += i * 60
@@ -27,14 +27,14 @@ func past(minutes int) (moments []client.Map) {
 
 func TestAHistoryIsDrawnInTheWidthOfTheTerminal(t *testing.T) {
 	for _, width := range []int{60, 80, 300} {
-		lines := drawHistory(past(8), queueLines(), width, time.UTC)
+		lines := drawHistory(momentsOf(8), queueLines(), width, time.UTC)
 		for i, line := range lines {
 			if w := uniseg.StringWidth(line); w > width || i < len(lines)-1 && w != uniseg.StringWidth(lines[0]) {
 				t.Errorf("%d cells of %d: %q", w, width, line)
 			}
 		}
 	}
-	got := drawHistory(past(8), queueLines(), 60, time.UTC)
+	got := drawHistory(momentsOf(8), queueLines(), 60, time.UTC)
 	want := []string{
 		"NOW  MOST",
 		"enqueued  ▁▁▁▁▁▂▂▂▂▂▃▃▃▃▃▄▄▄▄▄▅▅▅▅▅▆▆▆▆▆▇▇▇▇▇█  8/s   8/s",
