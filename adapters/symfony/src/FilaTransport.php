@@ -31,6 +31,9 @@ final class FilaTransport implements TransportInterface, SetupableTransportInter
     private const ERROR_MAX = 1000; // characters of an error that the broker keeps
     private const LIST_MAX = 1000;
 
+    /** The fairness key of the message that this process handles now, of whatever transport. */
+    private static ?string $handled = null;
+
     private Connection $connection;
     private Alarm $alarm;
 
@@ -52,8 +55,10 @@ final class FilaTransport implements TransportInterface, SetupableTransportInter
         $again = null !== $envelope->last(RedeliveryStamp::class);
         $stamp = $envelope->last(FilaStamp::class) ?? new FilaStamp();
         array_push($arguments, ...$stamp->arguments(!$again));
-        if ($again && null === $stamp->key && null !== $lease) { // the producer or a script has named it
-            array_push($arguments, 'KEY', $lease->key);
+        // A retry keeps the key that the producer or a script has named, and what a handler sends belongs to the same tenant.
+        $key = $again && null !== $lease ? $lease->key : self::$handled;
+        if (null === $stamp->key && null !== $key) {
+            array_push($arguments, 'KEY', $key);
         }
         if (0 < $delay = $envelope->last(DelayStamp::class)?->getDelay() ?? 0) {
             array_push($arguments, 'DELAY', (string) $delay);
@@ -85,7 +90,22 @@ final class FilaTransport implements TransportInterface, SetupableTransportInter
             }
         }
 
-        return $envelopes;
+        return self::handed($envelopes);
+    }
+
+    /**
+     * Hands envelopes over one by one, and knows whose each is until the next one is asked for.
+     */
+    private static function handed(array $envelopes): \Generator
+    {
+        try {
+            foreach ($envelopes as $envelope) {
+                self::$handled = self::lease($envelope)->key;
+                yield $envelope;
+            }
+        } finally {
+            self::$handled = null;
+        }
     }
 
     public function ack(Envelope $envelope): void

@@ -39,6 +39,21 @@ final class LifeTest extends Harness
         $this->assertCount(1, $this->noted('/long began/'));
     }
 
+    public function testWhatAHandlerSendsHasTheKeyOfItsMessage(): void
+    {
+        foreach (['acme', 'globex'] as $key) {
+            $this->send(new Work($key, 'parent'), new FilaStamp(key: $key));
+        }
+        $this->send(new Work('default', 'parent'));
+        $this->worker('async');
+        $sent = $this->wait('all are sent', fn () => 3 === \count($m = $this->broker->messages('json')) ? $m : null);
+        foreach ($sent as $m) {
+            $this->assertSame($m['key'], json_decode($m['payload'], true)['line']);
+        }
+        $this->send(new Json('by no handler'));
+        $this->assertSame('default', $this->broker->messages('json')[3]['key']);
+    }
+
     public function testTheFailureTransport(): void
     {
         $file = $this->broker->directory.'/end';

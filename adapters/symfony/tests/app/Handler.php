@@ -2,11 +2,17 @@
 
 namespace App;
 
+use Symfony\Component\Messenger\MessageBusInterface;
+
 /**
  * Notes in a file, which outlives processes, what it does.
  */
 final class Handler
 {
+    public function __construct(private MessageBusInterface $bus)
+    {
+    }
+
     public function work(Message $work): void
     {
         switch ($work->kind) {
@@ -16,6 +22,9 @@ final class Handler
             case 'tenant': // a little work
                 usleep(5000);
                 $this->note($work->line);
+                break;
+            case 'parent': // sends another one
+                $this->bus->dispatch(new Json($work->line));
                 break;
             case 'slow':
                 $this->note("$work->line began");

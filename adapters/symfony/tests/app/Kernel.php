@@ -7,6 +7,7 @@ use Psr\Log\NullLogger;
 use Symfony\Bundle\FrameworkBundle\FrameworkBundle;
 use Symfony\Component\Config\Loader\LoaderInterface;
 use Symfony\Component\DependencyInjection\ContainerBuilder;
+use Symfony\Component\DependencyInjection\Reference;
 use Symfony\Component\HttpKernel\Kernel as BaseKernel;
 use Symfony\Component\Messenger\Transport\Receiver\KeepaliveReceiverInterface;
 
@@ -67,7 +68,7 @@ final class Kernel extends BaseKernel
         ]);
         $container->register('logger', NullLogger::class);
         $container->register(FilaTransportFactory::class)->setAutoconfigured(true);
-        $container->register(Handler::class)->addTag('messenger.message_handler', ['method' => 'work', 'handles' => Message::class]);
+        $container->register(Handler::class)->addArgument(new Reference('messenger.default_bus'))->addTag('messenger.message_handler', ['method' => 'work', 'handles' => Message::class]);
         $container->setAlias('bus', 'messenger.default_bus')->setPublic(true);
     }
 }
