@@ -68,6 +68,7 @@ class QoS(virtual.QoS):
     def ack(self, delivery_tag):
         self.channel.settle("FILA.ACK", delivery_tag)
         super().ack(delivery_tag)
+        self.channel.ask_again()
 
     def reject(self, delivery_tag, requeue=False):
         # A message that is requeued has failed: the queue's backoff and attempts hold for it, so
@@ -76,6 +77,7 @@ class QoS(virtual.QoS):
         self.channel.settle("FILA.NACK", delivery_tag, *how)
         self.channel.settlements.collect(wait=True)  # whoever rejects may look where the message went
         self._quick_ack(delivery_tag)
+        self.channel.ask_again()
 
     def restore_unacked(self):
         self._flush()
@@ -107,6 +109,7 @@ class Channel(virtual.Channel):
         super().__init__(connection, **kwargs)
         self.client, self.settlements = connection.redis, connection.settlements
         self.lessee = None
+        self._delivering = False
         self._leases = {}  # receipt: queue, of what is delivered and not acked
         self._no_ack = set()  # queues whose messages are acked when they are delivered
         self._temporary = set()  # queues that go with the channel
@@ -282,6 +285,16 @@ class Channel(virtual.Channel):
         waiting = ["BLOCK", max(1, int(block * 1000))] if block else []
         return ["FILA.MLEASE", len(queues), *queues, "COUNT", count, *waiting, *self._lease_options()]
 
+    def ask_again(self):
+        """Asks for the next message when one is settled. An event loop that calls back before it sleeps would do so only
+        after its next event: Celery acks between these calls and the sleep."""
+        if self._delivering or self.connection is None:
+            return
+        try:
+            self.connection.tick()
+        except LOST as e:  # the loop meets it as well, and handles it
+            logger.debug("cannot ask for a message: %s", e)
+
     def stop_waiting(self):
         """Ends the lease that waits. What it has got meanwhile is given back: nobody has seen it."""
         if self.lessee is None or self.lessee.overdue is None:
@@ -320,6 +333,7 @@ class Channel(virtual.Channel):
         for queue, receipts in acked.items():
             self.client.execute_command("FILA.ACK", queue, *receipts)
         rest = list(reversed(leased))
+        self._delivering = True
         try:
             while rest and self.connection is not None:
                 queue = rest[-1][8].decode()
@@ -327,6 +341,7 @@ class Channel(virtual.Channel):
                     break
                 self.connection._deliver(messages.delivered(rest.pop()), queue)
         finally:
+            self._delivering = False
             self._release((m[0], m[8]) for m in rest)
 
     # Leases.
@@ -455,7 +470,7 @@ class Transport(virtual.Transport):
             self._loop.on_tick.discard(self._on_tick)
         super().close_connection(connection)
         self.settlements.close()
-        self._loop = None
+        self._loop = self._on_tick = None
         self.redis.connection_pool.disconnect()
 
     def declare(self, *command):
@@ -507,6 +522,11 @@ class Transport(virtual.Transport):
 
         self._loop, self._on_tick = loop, on_tick
         loop.on_tick.add(on_tick)
+
+    def tick(self):
+        """Does what an event loop has this transport do before it sleeps."""
+        if self._on_tick is not None:
+            self._on_tick()
 
     def unwatch(self, lessee):
         """Ends on_readable for a connection that is about to be closed."""

@@ -9,7 +9,8 @@ import unittest
 import unittest.mock
 
 import redis
-from kombu import Connection, Consumer, Exchange, Producer, Queue
+from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
+from kombu.asynchronous import Hub
 from kombu.exceptions import ChannelError
 
 from celery_fila import transport
@@ -177,6 +178,32 @@ class TestTransport(unittest.TestCase):
             held[0].ack()
             connection.drain_events(timeout=10)
             self.assertEqual(len(held), 5)
+
+    def test_an_ack_in_an_event_loop_asks_for_the_next_message(self):
+        """At once: the loop calls back, then runs what Celery acks with, then sleeps until its next event."""
+        connection = self.connect()
+        queue = Queue("looped")(connection.default_channel)
+        queue.declare()
+        for n in range(4):
+            connection.Producer().publish(n, routing_key="looped")
+        hub, held, asked = Hub(), [], []
+        sleep = hub.poller.poll
+
+        def poll(timeout):
+            asked.append(lessee is not None and lessee.overdue is not None)
+            return sleep(timeout)
+
+        lessee, hub.poller.poll = None, poll
+        connection.register_with_event_loop(hub)
+        with Consumer(connection, [queue], on_message=held.append, prefetch_count=1) as consumer:
+            for end in (Message.ack, Message.reject, Message.requeue):
+                until("a message is delivered", lambda: next(hub.loop) or held)
+                lessee = consumer.channel.lessee
+                next(hub.loop)
+                self.assertFalse(asked[-1])  # no more than the prefetch count
+                hub.call_soon(end, held.pop())
+                next(hub.loop)
+                self.assertTrue(asked[-1])
 
     def test_a_consumer_that_is_cancelled_takes_nothing(self):
         connection = self.connect()
