@@ -146,7 +146,7 @@ plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their 
 
 plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) ./integration
+	TEST_BROKER=bin/fila-plain CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -skip '^TestTheReadmesOfTheAdapters$$' ./integration
 
 # Only what is C++ here is instrumented: RocksDB is the system's. Go's own race detector cannot see
 # C++, see race. With -o, the binary keeps the symbols that suppressions name.
@@ -203,6 +203,10 @@ damage: build ## damage N stores, and judge each start, check and repair: make d
 test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
 	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) ./...) || exit 1; done
 	@for f in $(FRAMEWORKS); do echo "$$f" && TEST_BROKER=$(CURDIR)/$(BIN) adapters/$$f/tests/run || exit 1; done
+
+test-readmes: setup-tests build ## make the packages of the adapters, install each in an empty folder, and follow its README
+	cd tools/packages && CGO_ENABLED=0 go test -count=1 .
+	TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 $(GO) test -count=1 -timeout $(HANGS) -v ./integration -run '^TestTheReadmesOfTheAdapters$$'
 
 test-celery: ## let the Celery of Debian 13, which is newer, drive its adapter there: see test-systems
 	integration/systems/try -as dev -make "setup-tests build test-adapters ADAPTERS= FRAMEWORKS=celery" trixie

@@ -26,7 +26,7 @@ type passage struct{ language, file, text string }
 func blocksOf(text string) []passage {
 	var all []passage
 	open := regexp.MustCompile("^```([\\w-]*)$")
-	named := regexp.MustCompile("`([\\w.-]+)`:$")
+	named := regexp.MustCompile("`([\\w./-]+)`:$")
 	before, inside := "", false // the last line that was not empty, outside of blocks
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

@@ -23,6 +23,14 @@ func touchesAdapters(changed []string) bool {
 	})
 }
 
+// touchesPackages reports whether changed files are among those of the packages of the adapters, READMEs included. Then
+// `make test` installs the packages, and follows the READMEs.
+func touchesPackages(changed []string) bool {
+	return slices.ContainsFunc(changed, func(file string) bool {
+		return strings.HasPrefix(file, "adapters/") || strings.HasPrefix(file, "tools/packages/")
+	})
+}
+
 // changes returns the files that differ from the base: the commit that BASE names, or the one at which this
 // branch has left origin/main; on main itself, the commit before the newest. Sources without git have none.
 func changes(ctx context.Context, root string) ([]string, error) {

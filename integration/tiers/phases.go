@@ -187,7 +187,11 @@ func (p *project) test(changed []string) ([]phase, error) {
 	}
 	phases = slices.Concat(phases, unraced, p.modules())
 	phases = append(phases, p.make("site", "site"), p.dashboard(true))
-	return append(phases, p.adapters(!touchesAdapters(changed))...), nil
+	phases = append(phases, p.adapters(!touchesAdapters(changed))...)
+	if touchesPackages(changed) {
+		phases = append(phases, p.readmes())
+	}
+	return phases, nil
 }
 
 // modules are the modules of their own whose tests need no more than Go.
@@ -277,11 +281,19 @@ func (p *project) adapters(short bool) []phase {
 	return phases
 }
 
+// packaged is the test that installs the packages of the adapters, and follows the README of each. It fetches what they
+// need, so it is a phase of its own.
+const packaged = "^TestTheReadmesOfTheAdapters$"
+
+func (p *project) readmes() phase {
+	return p.driven(p.goTest("readmes", pure, "-run", packaged, blackBox))
+}
+
 // prove is everything at length.
 func (p *project) prove() []phase {
 	phases := []phase{
 		p.make("build", "build"),
-		p.driven(p.goTest("broker", cgo, blackBox)),
+		p.driven(p.goTest("broker", cgo, "-skip", packaged, blackBox)),
 		p.driven(p.goTest("processes", cgo, paths(driving())...)),
 		p.race("-short", "./cli", "./internal/cluster/replica", "./"+store),
 		p.goTest("packages", cgo, p.others(driving())...),
@@ -289,7 +301,7 @@ func (p *project) prove() []phase {
 	}
 	phases = append(phases, p.modules()...)
 	phases = append(phases, p.make("site", "site"), p.dashboard(false))
-	phases = append(phases, p.adapters(false)...)
+	phases = append(append(phases, p.adapters(false)...), p.readmes())
 	phases = append(phases,
 		p.make("faults", "faults"),
 		p.make("torture", "torture", "T=3m"),

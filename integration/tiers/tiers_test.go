@@ -204,6 +204,17 @@ func TestAdaptersAreTestedAtLengthWhenWhatTheyDependOnHasChanged(t *testing.T) {
 	}
 }
 
+func TestPackagesAreInstalledWhenOneHasChanged(t *testing.T) {
+	for file, want := range map[string]bool{
+		"adapters/go/README.md": true, "adapters/node/index.js": true, "tools/packages/pack.go": true,
+		"commands/lease.go": false, "docs/README.md": false,
+	} {
+		if got := touchesPackages([]string{"LICENSE", file}); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
 // Each change of a file, also of one that git does not know yet, has the phases run again.
 func TestAPhaseIsRecalledForTheSameSourcesOnly(t *testing.T) {
 	dir := t.TempDir()

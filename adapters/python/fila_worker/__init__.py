@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import getpid
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import redis
 import redis.asyncio
@@ -53,7 +53,7 @@ class Failure(Exception):
     delay: Optional[float] = None
     dead = False
 
-    def __init__(self, *args: Any, hold: Optional[Dict[str, float]] = None):
+    def __init__(self, *args: Any, hold: Optional[Dict[str, float]] = None) -> None:
         super().__init__(*args)
         self.hold = dict(hold or {})
 
@@ -61,7 +61,7 @@ class Failure(Exception):
 class Retry(Failure):
     """Raised by a handler: the message is tried again after a number of seconds."""
 
-    def __init__(self, delay: float, error: str = "retry", hold: Optional[Dict[str, float]] = None):
+    def __init__(self, delay: float, error: str = "retry", hold: Optional[Dict[str, float]] = None) -> None:
         super().__init__(error, hold=hold)
         self.delay = delay
 
@@ -75,7 +75,7 @@ class Dead(Failure):
 class Hold(Failure):
     """Raised by a handler: a throttle is held for a number of seconds. The message is tried again as without, but not before."""
 
-    def __init__(self, throttle: str, seconds: float, error: str = "held"):
+    def __init__(self, throttle: str, seconds: float, error: str = "held") -> None:
         super().__init__(error, hold={throttle: seconds})
 
 
@@ -204,12 +204,12 @@ class GroupState:
         return self.state == "done" or self.state == "cancelled"
 
 
-def connect(url="fila://127.0.0.1:5555", **options):
+def connect(url: str = "fila://127.0.0.1:5555", **options: Any) -> redis.Redis:
     """A client of redis-py for Queue; filas:// is TLS."""
     return redis.Redis.from_url(_url(url), **{**_safe(Retries), **options})
 
 
-def connect_async(url="fila://127.0.0.1:5555", **options):
+def connect_async(url: str = "fila://127.0.0.1:5555", **options: Any) -> redis.asyncio.Redis:
     """A client of redis-py for AsyncQueue."""
     from redis.asyncio.retry import Retry as AsyncRetries
 
@@ -350,11 +350,11 @@ def _no_queue(error):
 class Queue:
     """A queue. It is created when it is missing, with the options of FILA.QUEUE CREATE, such as maxattempts=5."""
 
-    def __init__(self, name, client=None, **options):
+    def __init__(self, name: str, client: Optional[redis.Redis] = None, **options: Any) -> None:
         self.name, self.options = name, options
         self.client = connect() if client is None else client
 
-    def create(self):
+    def create(self) -> None:
         self.client.execute_command(*_create(self))
 
     def send(self, payload: Union[bytes, str], *, key: Optional[str] = None, headers: Optional[Dict[str, Any]] = None,
@@ -396,7 +396,7 @@ class Queue:
 class Group:
     """A group of messages: when all of them have ended, the broker enqueues its message. Messages join with send(..., group=name)."""
 
-    def __init__(self, name, client=None):
+    def __init__(self, name: str, client: Optional[redis.Redis] = None) -> None:
         self.name = name
         self.client = connect() if client is None else client
 
@@ -508,15 +508,15 @@ class _Worker:
     concurrency is then the number of lists at a time.
     """
 
-    def __init__(self, queue, handler, concurrency: int = 1, visibility: float = 30.0, name: Optional[str] = None,
-                 batch: Optional[int] = None):
+    def __init__(self, queue: Any, handler: Callable[[Any], Any], concurrency: int = 1, visibility: float = 30.0,
+                 name: Optional[str] = None, batch: Optional[int] = None) -> None:
         self.queue, self.handler = queue, handler
         self.concurrency, self.visibility, self.batch = concurrency, visibility, batch
         self.name = name or f"{socket.gethostname()}:{getpid()}"
         self._busy: Dict[str, Message] = {}  # receipt: message whose lease is extended
         self._stopping = threading.Event()
 
-    def stop(self):
+    def stop(self) -> None:
         """Has run return once the messages that are being handled are done. Any thread may call it."""
         self._stopping.set()
 
@@ -557,7 +557,7 @@ class _Worker:
 class Worker(_Worker):
     """A worker with threads. The handler gets a Message; what it returns, bytes or str, is its result."""
 
-    def run(self):
+    def run(self) -> None:
         """Works until stop is called, or in the main thread until SIGTERM or SIGINT; then ends what it has begun."""
         self._free = threading.Semaphore(self.concurrency)
         ended = threading.Event()
@@ -652,11 +652,11 @@ class Worker(_Worker):
 class AsyncQueue:
     """A queue for asyncio, as Queue."""
 
-    def __init__(self, name, client=None, **options):
+    def __init__(self, name: str, client: Optional[redis.asyncio.Redis] = None, **options: Any) -> None:
         self.name, self.options = name, options
         self.client = connect_async() if client is None else client
 
-    async def create(self):
+    async def create(self) -> None:
         await self.client.execute_command(*_create(self))
 
     async def send(self, payload: Union[bytes, str], **options: Any) -> str:
@@ -686,7 +686,7 @@ class AsyncQueue:
 class AsyncGroup:
     """A group for asyncio, as Group."""
 
-    def __init__(self, name, client=None):
+    def __init__(self, name: str, client: Optional[redis.asyncio.Redis] = None) -> None:
         self.name = name
         self.client = connect_async() if client is None else client
 
@@ -717,7 +717,7 @@ class AsyncWorker(_Worker):
     """A worker for asyncio, as Worker. The handler gets an AsyncMessage. It is cancelled when the leases of all that is left
     of its messages are lost."""
 
-    async def run(self):
+    async def run(self) -> None:
         """Works until stop is called, or until the task that runs it is cancelled; then ends what it has begun."""
         self._tasks = {}  # work: task
         extender = asyncio.create_task(self._extend())
