@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,6 +30,7 @@ func fromRegistry() map[string]string {
 		"go":        "go get github.com/faisca/fila/adapters/go@latest\n",
 		"watermill": "go get github.com/faisca/fila/adapters/watermill@latest\n",
 		"gocloud":   "go get github.com/faisca/fila/adapters/gocloud@latest\n",
+		"postgres":  "go install github.com/faisca/fila/adapters/postgres/cmd/fila-outbox@latest\n",
 		"sqs":       "go install github.com/faisca/fila/adapters/sqs/cmd/fila-sqs@latest\n",
 	}
 }
@@ -172,6 +175,9 @@ func (w *workshop) follow(t *testing.T, name string, blocks []passage) {
 	gateway := kit.Reserve(t)
 	r.env = append(r.env, "FILA_SQS_LISTEN_ADDR="+gateway)
 	local := strings.NewReplacer("5555", port, "127.0.0.1:9324", gateway)
+	if name == "postgres" {
+		r.env = append(r.env, serveDatabase(t)...)
+	}
 	published := false
 	for _, b := range blocks {
 		text := local.Replace(b.text)
@@ -204,6 +210,56 @@ func (w *workshop) follow(t *testing.T, name string, blocks []passage) {
 	if want := fromRegistry()[name]; want == "" || !published {
 		t.Errorf("it does not say how to install what is published: %q", want)
 	}
+}
+
+// serveDatabase starts an empty PostgreSQL, and returns the variables that name it. It does not serve root.
+func serveDatabase(t *testing.T) []string {
+	t.Helper()
+	bins, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil || len(bins) == 0 {
+		t.Fatalf("there is no PostgreSQL: make setup-tests installs it (%v)", err)
+	}
+	dir, err := os.MkdirTemp("", "db") // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	as := &syscall.SysProcAttr{}
+	if os.Getuid() == 0 {
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, err := strconv.ParseUint(u.Uid, 10, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as.Credential = &syscall.Credential{Uid: uint32(uid)}
+		if err := os.Chown(dir, int(uid), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool := func(name string, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bins[len(bins)-1], name), args...)
+		cmd.SysProcAttr, cmd.Dir = as, dir
+		return cmd
+	}
+	data := filepath.Join(dir, "data")
+	for _, cmd := range []*exec.Cmd{
+		tool("initdb", "-D", data, "-U", "app", "-A", "trust", "--no-sync"),
+		tool("pg_ctl", "-D", data, "-w", "-l", filepath.Join(dir, "log"), "-o", "-c listen_addresses= -c fsync=off -k "+dir, "start"),
+	} {
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%s: %v", cmd, err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := tool("pg_ctl", "-D", data, "-m", "immediate", "stop").Run(); err != nil {
+			t.Error(err)
+		}
+	})
+	return []string{"PGHOST=" + dir, "PGUSER=app", "PGDATABASE=postgres"}
 }
 
 // succeed runs commands of a shell, each of which has to succeed. Those that end with "&" go on.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,18 @@ const root = "../.."
 
 // TestTwoBuildsGiveTheSameBytes builds the packages in two places, with other temporary folders, and looks into those of the first build.
 func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
+	for _, tool := range []string{pythonProgram, "npm", "gem"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Fatalf("%v: make setup-tests installs it", err)
+		}
+	}
+	old := exec.CommandContext(t.Context(), pythonProgram, "-c", "import setuptools; assert int(setuptools.__version__.split('.')[0]) >= 61, setuptools.__version__")
+	if out, err := old.CombinedOutput(); err != nil {
+		if os.Getenv("CI") == "" && bytes.Contains(out, []byte("AssertionError")) {
+			t.Skipf("left out: it needs setuptools 61\n%s", out)
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
 	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	for _, to := range []string{first, second} {
 		t.Setenv("TMPDIR", t.TempDir())
@@ -71,7 +84,7 @@ func contents(t *testing.T, dir string, rel release) {
 		{"fila-messenger-" + php + ".zip", []string{"src/FilaTransport.php", "LICENSE", "README.md"},
 			map[string][]string{"composer.json": {`"version": "` + php + `"`, `"license": "Apache-2.0"`, `"keywords": [`, `"source": "https://`, `"php": ">=8.1"`}}},
 	}
-	for _, name := range []string{"go", "watermill", "gocloud", "sqs"} {
+	for _, name := range []string{"go", "watermill", "gocloud", "sqs", "postgres"} {
 		all = append(all, holds{"goproxy/github.com/faisca/fila/adapters/" + name + "/@v/" + mod + ".zip", []string{"go.mod", "go.sum", "README.md"},
 			map[string][]string{"LICENSE": {"Apache License"}, "go.mod": {"module github.com/faisca/fila/adapters/" + name + "\n"}}})
 	}
@@ -87,7 +100,7 @@ func contents(t *testing.T, dir string, rel release) {
 			}
 			goes := strings.HasPrefix(h.name, "goproxy/")
 			for name, text := range files {
-				if strings.Contains(name, "tests/") || strings.Contains(name, "node_modules") {
+				if !goes && strings.HasPrefix(name, "tests/") || strings.Contains(name, "node_modules") {
 					t.Errorf("it has %s", name)
 				}
 				document := strings.HasSuffix(name, "README.md") || strings.HasSuffix(name, "METADATA") || strings.HasSuffix(name, "PKG-INFO")
