@@ -25,8 +25,9 @@ var gatewayBinary = sync.OnceValues(func() (string, error) { //nolint:gochecknog
 	return file, err
 })
 
-// process starts a process of the gateway and returns its URL. It ends with the test.
-func process(t *testing.T, broker, keys string) (url string, kill func()) {
+// process starts a process of the gateway, with a file of access keys unless that is empty, and returns its URL. It ends with
+// the test.
+func process(t testing.TB, broker, keys string) (url string, kill func()) {
 	t.Helper()
 	file, err := gatewayBinary()
 	if err != nil {
@@ -75,6 +76,13 @@ func programs() map[string]program {
 			command: []string{"/usr/bin/python3", "-m", "unittest"}, // Debian's, which has Debian's libraries
 			all:     []string{"test_boto3"},
 			some:    []string{"test_boto3.TestBoto3.test_a_queue_from_its_creation_to_its_end"},
+		},
+		"celery": {
+			command: []string{"/usr/bin/python3", "-m", "unittest"},
+			all:     []string{"test_celery"},
+			some:    []string{"test_celery.TestCelery.test_tasks_are_done"},
+			suits:   []string{"/usr/bin/python3", "-c", "import celery; exit(celery.VERSION < (5, 2))"},
+			needs:   "Celery 5.2",
 		},
 		"node": {
 			command: []string{"node", "--test"},
