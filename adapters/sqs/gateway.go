@@ -46,6 +46,7 @@ const bodyMax = 8 << 20
 type Gateway struct {
 	cfg  Config
 	keys *keyFile // nil: nothing is verified
+	acts map[string]action
 
 	mu      sync.Mutex
 	clients map[[2]string]*session // by user and password
@@ -68,7 +69,7 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Failed == nil {
 		cfg.Failed = func(error) {}
 	}
-	g := &Gateway{cfg: cfg, clients: map[[2]string]*session{}}
+	g := &Gateway{cfg: cfg, acts: actions(), clients: map[[2]string]*session{}}
 	if cfg.KeysFile != "" {
 		keys, err := openKeys(cfg.KeysFile, cfg.Failed)
 		if err != nil {
@@ -149,7 +150,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		var act action
 		var known bool
-		if act, known = actions()[p.action()]; known {
+		if act, known = g.acts[p.action()]; known {
 			name = p.action()
 			result, err = g.perform(r, body, p, act)
 		} else {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
 // AccessKey is what a client signs its requests with, and the user of the broker that it is.
@@ -42,7 +44,8 @@ func ReadKeys(file string) (map[string]AccessKey, error) {
 
 // keyFile is a file of access keys, read again when it has changed.
 type keyFile struct {
-	name string
+	name   string
+	signer *v4.Signer // it remembers the keys that it has derived from secrets
 
 	mu      sync.Mutex
 	keys    map[string]AccessKey
@@ -56,7 +59,7 @@ const lookEvery = time.Second
 
 // openKeys reads a file. failure is called when it cannot be read later on: the keys that it had stay.
 func openKeys(name string, failure func(error)) (*keyFile, error) {
-	f := &keyFile{name: name, failure: failure}
+	f := &keyFile{name: name, failure: failure, signer: v4.NewSigner()}
 	info, err := os.Stat(name)
 	if err == nil {
 		f.changed = info.ModTime()

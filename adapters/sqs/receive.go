@@ -295,9 +295,21 @@ type deleteBatchOutput struct {
 	Failed     []failedEntry `json:",omitempty" q:"BatchResultErrorEntry"`
 }
 
+// deleteMessageBatch acks the messages of a standard queue in one command, since none of them has an outcome of its own. If
+// that is refused, and for FIFO queues, there is a command for each.
 func deleteMessageBatch(c *call, in *deleteBatchInput) (*deleteBatchOutput, error) {
 	out := &deleteBatchOutput{Successful: []succeeded{}}
-	q, replies, err := c.entries(in.QueueURL, in.Entries, func(q *queue, _ *entry, receipt string) ([]any, error) {
+	q, err := c.batch(in.QueueURL, in.Entries)
+	if err != nil {
+		return nil, err
+	}
+	if !q.fifo && c.ackAll(q, in.Entries) {
+		for i := range in.Entries {
+			out.Successful = append(out.Successful, succeeded{in.Entries[i].ID})
+		}
+		return out, nil
+	}
+	replies := c.entries(in.Entries, func(_ *entry, receipt string) ([]any, error) {
 		return []any{"FILA.ACK", q.name, receipt}, nil
 	})
 	for i, r := range replies {
@@ -307,29 +319,44 @@ func deleteMessageBatch(c *call, in *deleteBatchInput) (*deleteBatchOutput, erro
 			out.Successful = append(out.Successful, succeeded{in.Entries[i].ID})
 		}
 	}
-	return out, err
+	return out, nil
 }
 
-// entries sends a command for each entry of a batch, together.
-func (c *call) entries(address string, list []entry, command func(q *queue, e *entry, receipt string) ([]any, error)) (*queue, []replied, error) {
+// ackAll acks the messages of all entries in one command, and reports whether it was carried out.
+func (c *call) ackAll(q *queue, list []entry) bool {
+	args := []any{"FILA.ACK", q.name}
+	for i := range list {
+		receipt, err := receiptOf(list[i].ReceiptHandle)
+		if err != nil {
+			return false
+		}
+		args = append(args, receipt)
+	}
+	return c.client.Do(c.ctx, args...).Err() == nil
+}
+
+// batch returns the queue of a batch whose entries have ids as they must be.
+func (c *call) batch(address string, list []entry) (*queue, error) {
 	q, err := c.lookUp(address)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	ids := make([]string, len(list))
 	for i := range list {
 		ids[i] = list[i].ID
 	}
-	if err := checkBatch(ids); err != nil {
-		return nil, nil, err
-	}
-	return q, c.together(len(list), func(i int) ([]any, error) {
+	return q, checkBatch(ids)
+}
+
+// entries sends a command for each entry of a batch, together.
+func (c *call) entries(list []entry, command func(e *entry, receipt string) ([]any, error)) []replied {
+	return c.together(len(list), func(i int) ([]any, error) {
 		receipt, err := receiptOf(list[i].ReceiptHandle)
 		if err != nil {
 			return nil, err
 		}
-		return command(q, &list[i], receipt)
-	}), nil
+		return command(&list[i], receipt)
+	})
 }
 
 type visibilityInput struct {
@@ -378,7 +405,11 @@ type visibilityBatchOutput struct {
 
 func changeVisibilityBatch(c *call, in *visibilityBatchInput) (*visibilityBatchOutput, error) {
 	out := &visibilityBatchOutput{Successful: []succeeded{}}
-	_, replies, err := c.entries(in.QueueURL, in.Entries, func(q *queue, e *entry, receipt string) ([]any, error) {
+	q, err := c.batch(in.QueueURL, in.Entries)
+	if err != nil {
+		return nil, err
+	}
+	replies := c.entries(in.Entries, func(e *entry, receipt string) ([]any, error) {
 		return extend(q, e.VisibilityTimeout, receipt)
 	})
 	for i, r := range replies {
@@ -391,5 +422,5 @@ func changeVisibilityBatch(c *call, in *visibilityBatchInput) (*visibilityBatchO
 			out.Successful = append(out.Successful, succeeded{in.Entries[i].ID})
 		}
 	}
-	return out, err
+	return out, nil
 }

@@ -37,10 +37,15 @@ func codeOf(err error) string {
 	return fmt.Sprint(err)
 }
 
-// keyed writes a file of access keys for a broker with the users that they are, and returns it.
+// keyed writes a file of access keys for the shared broker with the users that they are, and returns it.
 func keyed(t *testing.T) string {
 	t.Helper()
-	client := connected(t)
+	return keyedAt(t, connected(t))
+}
+
+// keyedAt does so for the broker of a client.
+func keyedAt(t testing.TB, client redis.UniversalClient) string {
+	t.Helper()
 	for user, rules := range map[string][]any{
 		"gateway":  {"~*", "+@all"},
 		"producer": {"%W~sdk*", "+@produce", "+fila.queue|info", "+fila.config|get"},
@@ -55,7 +60,7 @@ func keyed(t *testing.T) string {
 	return file
 }
 
-func writeFile(t *testing.T, file, text string) {
+func writeFile(t testing.TB, file, text string) {
 	t.Helper()
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

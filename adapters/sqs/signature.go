@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 )
 
 // A request is signed with Signature Version 4. The signature is verified by signing the request again, with the signer
@@ -77,7 +76,7 @@ func (f *keyFile) authenticate(r *http.Request, body []byte, now time.Time) (Acc
 	if at.Before(now.Add(-skewMax)) || at.After(now.Add(skewMax)) {
 		return AccessKey{}, signatureDoesNotMatch.of("Signature expired: %s is not within %v of the gateway's %s", at.Format(amzDate), skewMax, now.UTC().Format(amzDate))
 	}
-	want, err := sign(r, body, a, k.Secret, at)
+	want, err := f.sign(r, body, a, k.Secret, at)
 	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(a.signature)) != 1 {
 		return AccessKey{}, signatureDoesNotMatch.of("the signature does not match: check the secret access key and how the request is signed")
 	}
@@ -85,7 +84,7 @@ func (f *keyFile) authenticate(r *http.Request, body []byte, now time.Time) (Acc
 }
 
 // sign returns the signature that a request with what a has signed must have.
-func sign(r *http.Request, body []byte, a authorization, secret string, at time.Time) (string, error) {
+func (f *keyFile) sign(r *http.Request, body []byte, a authorization, secret string, at time.Time) (string, error) {
 	again := r.Clone(r.Context())
 	again.Header = http.Header{}
 	again.ContentLength = 0
@@ -111,7 +110,7 @@ func sign(r *http.Request, body []byte, a authorization, secret string, at time.
 	}
 	again.URL.Host = r.Host
 	creds := aws.Credentials{AccessKeyID: a.keyID, SecretAccessKey: secret, SessionToken: r.Header.Get("X-Amz-Security-Token")}
-	if err := v4.NewSigner().SignHTTP(r.Context(), creds, again, digest, a.service, a.region, at); err != nil {
+	if err := f.signer.SignHTTP(r.Context(), creds, again, digest, a.service, a.region, at); err != nil {
 		return "", err
 	}
 	made, err := parseAuthorization(again.Header.Get("Authorization"))
