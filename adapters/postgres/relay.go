@@ -24,7 +24,7 @@ type Config struct {
 
 	Workers int           // batches at a time, each with a connection to both sides; 0: 4
 	Batch   int           // rows of a batch at most; 0: 1000
-	Poll    time.Duration // after this time without a notification it looks for rows; 0: 1 s
+	Poll    time.Duration // after this time without a notification a worker looks for rows; 0: 1 s
 
 	Registry prometheus.Registerer // for the metrics; nil: none
 	Log      func(line string)     // for what an operator should see, never a secret; nil: it is dropped
@@ -118,13 +118,14 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 	all.Go(func() { r.again(ctx, "listening for rows", r.listen) })
 	all.Go(func() { r.again(ctx, "counting rows", r.count) })
-	all.Go(func() {
-		for wait(ctx, r.cfg.Poll) {
-			r.rouse()
-		}
-	})
 	all.Wait()
 }
+
+// While rows come, not every insert notifies: a worker that had rows looks for more until none has come for lingerFor.
+const (
+	linger    = 20 * time.Millisecond
+	lingerFor = time.Second
+)
 
 // rouse has a worker look for rows. One is enough: it rouses the next one if there are more than it takes.
 func (r *Relay) rouse() {
@@ -137,6 +138,7 @@ func (r *Relay) rouse() {
 // work moves rows, batch after batch. A batch that has begun is not interrupted.
 func (r *Relay) work(ctx context.Context) {
 	failures := 0
+	var had time.Time // rows
 	for ctx.Err() == nil {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), batchWithin)
 		read, more, err := r.batch(bounded)
@@ -154,10 +156,16 @@ func (r *Relay) work(ctx context.Context) {
 			r.rouse()
 		}
 		if read > 0 {
+			had = time.Now()
 			continue
+		}
+		until := r.cfg.Poll
+		if time.Since(had) < lingerFor {
+			until = min(until, linger)
 		}
 		select {
 		case <-r.wake:
+		case <-time.After(until):
 		case <-ctx.Done():
 		}
 	}

@@ -358,9 +358,7 @@ func TestNothingIsDoubledWhenTheDatabaseIsAwayForLongerThanTheWindow(t *testing.
 func TestRelaysThatAreNotNotifiedLookByThemselves(t *testing.T) {
 	client, url := sharedBroker.client(t), sharedDB.fresh(t)
 	q, db := queue(t, client), connect(t, url)
-	if err := Setup(t.Context(), db, false); err != nil {
-		t.Fatal(err)
-	}
+	exec1(t, url, "DROP TRIGGER fila_outbox_notify ON fila_outbox")
 	relaying(t, Config{Database: url, Poll: 20 * time.Millisecond}, nil)
 	relaying(t, Config{Database: url, Poll: 20 * time.Millisecond}, nil)
 	for i := range 20 {
@@ -369,6 +367,37 @@ func TestRelaysThatAreNotNotifiedLookByThemselves(t *testing.T) {
 	until(t, "all rows are moved", func() bool { return number(t, db, waitingRows) == 0 })
 	if n := depth(t, client, q); n != 20 {
 		t.Errorf("%d messages", n)
+	}
+}
+
+// Transactions that notify are committed one after the other, so not each of them does.
+func TestInsertsNotifyOnceInAWhile(t *testing.T) {
+	client, url := sharedBroker.client(t), sharedDB.fresh(t)
+	q, db, listener := queue(t, client), connect(t, url), connect(t, url)
+	relaying(t, Config{Database: url, Poll: time.Hour}, nil)
+	if _, err := listener.Exec(t.Context(), "LISTEN "+channel); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	for i := range 300 {
+		enqueue(t, db, q, fmt.Sprint(i), "k")
+	}
+	most := int(time.Since(began)/(20*time.Millisecond)) + 1
+	until(t, "all rows are moved", func() bool { return number(t, db, waitingRows) == 0 })
+	exec1(t, url, "NOTIFY "+channel+", 'end'")
+	n := 0
+	for {
+		x, err := listener.WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x.Payload == "end" {
+			break
+		}
+		n++
+	}
+	if n < 1 || n > most {
+		t.Errorf("%d notifications, want 1 to %d", n, most)
 	}
 }
 
@@ -384,7 +413,7 @@ func TestSetupMayBeRepeatedAtTheSameTime(t *testing.T) {
 				return
 			}
 			defer db.Close(t.Context())
-			if err := Setup(t.Context(), db, true); err != nil {
+			if err := Setup(t.Context(), db); err != nil {
 				t.Error(err)
 			}
 		})

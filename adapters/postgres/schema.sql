@@ -50,8 +50,17 @@ BEGIN ATOMIC
 	SELECT fila_enqueue(queue, convert_to(payload, 'UTF8'), key, priority, delay, ttl, throttles, headers, options);
 END;
 
-CREATE OR REPLACE FUNCTION fila_outbox_notify() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Inserts wake the relays. PostgreSQL commits transactions with a NOTIFY one after the other, so there is one in 20 ms at
+-- most, and relays look again for a second after each. The sequence has the time of the last one, in milliseconds.
+CREATE SEQUENCE IF NOT EXISTS fila_outbox_notified MINVALUE 0;
+CREATE OR REPLACE FUNCTION fila_outbox_notify() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+	now_ms bigint := extract(epoch FROM clock_timestamp()) * 1000;
 BEGIN
-	NOTIFY fila_outbox;
+	IF abs(now_ms - (SELECT last_value FROM fila_outbox_notified)) >= 20 THEN
+		PERFORM setval('fila_outbox_notified', now_ms);
+		NOTIFY fila_outbox;
+	END IF;
 	RETURN NULL;
 END $$;
+CREATE OR REPLACE TRIGGER fila_outbox_notify AFTER INSERT ON fila_outbox FOR EACH STATEMENT EXECUTE FUNCTION fila_outbox_notify();

@@ -287,7 +287,7 @@ func (d *database) fresh(t *testing.T) string {
 	name := fmt.Sprint("test", databases.Add(1))
 	exec1(t, d.url("postgres"), "CREATE DATABASE "+name)
 	db := connect(t, d.url(name))
-	if err := Setup(t.Context(), db, true); err != nil {
+	if err := Setup(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
 	return d.url(name)

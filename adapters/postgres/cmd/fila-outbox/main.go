@@ -42,11 +42,11 @@ for one table. Each setting is a flag, or a variable of the environment, which o
 
 // settings are what the environment and the flags say.
 type settings struct {
-	command              string
-	broker, db, admin    string
-	workers, batch       int
-	poll                 time.Duration
-	setup, notifications bool
+	command           string
+	broker, db, admin string
+	workers, batch    int
+	poll              time.Duration
+	setup             bool
 }
 
 func main() {
@@ -76,7 +76,6 @@ func parse(args []string, log io.Writer) (*settings, error) {
 	f.IntVar(&s.batch, "batch", 1000, "`number` of rows of a batch at most, 1 to 10000")
 	f.DurationVar(&s.poll, "poll", time.Second, "`duration` after which it looks for rows without a notification")
 	f.BoolVar(&s.setup, "setup", false, "makes the tables before it moves rows")
-	f.BoolVar(&s.notifications, "notify", true, "with setup and sql: inserts wake the relays; false for thousands of transactions a second, which NOTIFY commits one after the other")
 	f.Usage = func() { fmt.Fprint(log, usage); f.PrintDefaults() }
 	var wrong error
 	f.VisitAll(func(x *flag.Flag) {
@@ -113,7 +112,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	}
 	switch s.command {
 	case "sql":
-		fmt.Fprint(out, outbox.SQL(s.notifications))
+		fmt.Fprint(out, outbox.SQL())
 		return nil
 	case "setup":
 		return setup(ctx, s)
@@ -133,7 +132,7 @@ func setup(ctx context.Context, s *settings) error {
 		return fmt.Errorf("database: %w", err)
 	}
 	defer db.Close(context.WithoutCancel(ctx))
-	return outbox.Setup(ctx, db, s.notifications)
+	return outbox.Setup(ctx, db)
 }
 
 // relay moves rows until ctx ends.

@@ -57,7 +57,7 @@ func TestTheEnvironmentSetsAndFlagsComeFirst(t *testing.T) {
 		t.Error(err)
 	}
 	t.Setenv("FILA_OUTBOX_POLL", "1s")
-	if err := run(t.Context(), []string{"sql", "-notify=false"}, &out, &log); err != nil || !strings.Contains(out.String(), "DROP TRIGGER") {
+	if err := run(t.Context(), []string{"sql"}, &out, &log); err != nil || !strings.Contains(out.String(), "CREATE OR REPLACE TRIGGER") {
 		t.Errorf("%v: %s", err, &out)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"strings"
@@ -99,6 +100,9 @@ func parse(args []string, out io.Writer) (*settings, error) {
 func broker(s *settings) (*redis.UniversalOptions, error) {
 	o, err := redis.ParseClusterURL(s.url) // it takes several addresses; one is not a cluster
 	if err != nil {
+		if u, is := errors.AsType[*url.Error](err); is {
+			err = u.Err // without the URL, which has the password
+		}
 		return nil, fmt.Errorf("FILA_URL: %w", err)
 	}
 	return &redis.UniversalOptions{

@@ -15,6 +15,7 @@ func TestSettingsThatAreNotValid(t *testing.T) {
 		{[]string{"-listen-addr", "0.0.0.0:0"}, "no loopback address"},
 		{[]string{"-listen-addr", "nowhere"}, "listen-addr"},
 		{[]string{"-url", "http://x"}, "FILA_URL"},
+		{[]string{"-url", "redis://u:s3cret pass@x"}, "FILA_URL"},
 		{[]string{"-keys-file", "/does/not/exist"}, "access keys"},
 		{[]string{"-tls-cert-file", "x"}, "go together"},
 		{[]string{"-connections", "0"}, "connections"},
@@ -22,8 +23,12 @@ func TestSettingsThatAreNotValid(t *testing.T) {
 		{[]string{"more"}, "unknown argument"},
 	} {
 		var out bytes.Buffer
-		if err := run(context.Background(), c.args, &out); err == nil || !strings.Contains(err.Error(), c.want) {
+		err := run(context.Background(), c.args, &out)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v shows the password: %v", c.args, err)
 		}
 	}
 }
