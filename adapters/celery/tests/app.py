@@ -115,13 +115,3 @@ def part(n):
 def closing(numbers):
     note("body")
     return sum(numbers)
-
-
-@app.task
-def speed():
-    note("")
-
-
-@app.task(ignore_result=True)
-def speed_without_result():
-    note("")
