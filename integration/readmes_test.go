@@ -87,6 +87,9 @@ func newWorkshop(t *testing.T) *workshop {
 	}
 	build := exec.CommandContext(t.Context(), "go", "-C", "../tools/packages", "run", ".", "-o", filepath.Join(w.home, "fila", "dist", "adapters"), root)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Run(); err != nil {
+		build.Env = append(build.Env, "SOURCE_DATE_EPOCH=1764425870") // sources without git
+	}
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -164,17 +164,35 @@ func (p *packer) stage(ctx context.Context, name string, tests bool) (string, er
 	return dir, nil
 }
 
-// files returns the files of an adapter that git does not ignore, relative to its folder.
+// files returns the files of an adapter that git does not ignore, relative to its folder. Without git these are all but
+// what tools leave behind.
 func (p *packer) files(ctx context.Context, name string) ([]string, error) {
+	dir := filepath.Join(p.root, "adapters", name)
 	cmd := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	cmd.Dir = filepath.Join(p.root, "adapters", name)
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("git ls-files: %w", err)
+	cmd.Dir = dir
+	if out, err := cmd.Output(); err == nil {
+		files := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+		slices.Sort(files)
+		return slices.Compact(files), nil
 	}
-	files := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
-	slices.Sort(files)
-	return slices.Compact(files), nil
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.Name() == "node_modules" || d.Name() == "__pycache__":
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return nil
+		}
+		file, err := filepath.Rel(dir, path)
+		files = append(files, filepath.ToSlash(file))
+		return err
+	})
+	return files, err
 }
 
 // put copies a file, with the time of the release. One that is deleted and not committed is left out.

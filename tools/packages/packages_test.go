@@ -36,6 +36,9 @@ func TestTwoBuildsGiveTheSameBytes(t *testing.T) {
 		}
 		t.Fatalf("%v\n%s", err, out)
 	}
+	if err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Run(); err != nil {
+		t.Setenv("SOURCE_DATE_EPOCH", "1764425870") // sources without git
+	}
 	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
 	for _, to := range []string{first, second} {
 		t.Setenv("TMPDIR", t.TempDir())
@@ -240,6 +243,39 @@ func TestAVersionIsWrittenAsItsRegistryOrdersIt(t *testing.T) {
 				t.Errorf("%+v: %s, want %s", c.rel, got, c.want[i])
 			}
 		}
+	}
+}
+
+// Of a source archive, the time is to be named, and what tools leave behind is left out.
+func TestSourcesWithoutGitArePacked(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "x") // it is put back
+	if err := os.Unsetenv("SOURCE_DATE_EPOCH"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"cli/version.go": "package cli\n\nconst next = \"0.3.0\"\n", "adapters/go/go.mod": "module m\n",
+		"adapters/go/__pycache__/a.pyc": "", "adapters/go/tests/node_modules/a/b": "",
+	} {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := released(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "set SOURCE_DATE_EPOCH") {
+		t.Errorf("without a time: %v", err)
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	rel, err := released(t.Context(), dir)
+	if err != nil || rel.python() != "0.3.0.dev20231114221320" || rel.ref != "main" {
+		t.Errorf("it is %+v, %v", rel, err)
+	}
+	files, err := (&packer{root: dir}).files(t.Context(), "go")
+	if err != nil || !slices.Equal(files, []string{"go.mod"}) {
+		t.Errorf("files are %q, %v", files, err)
 	}
 }
 

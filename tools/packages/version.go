@@ -26,7 +26,8 @@ type release struct {
 var tagged = regexp.MustCompile(`^v(\d+\.\d+\.\d+)(?:-rc\.(\d+))?$`)
 
 // released returns what the sources are. The rule is that of the broker: a commit with a tag, without changes, is the
-// release of the tag; anything else is on the way to the one that cli/version.go names.
+// release of the tag; anything else is on the way to the one that cli/version.go names. Sources without git need
+// SOURCE_DATE_EPOCH.
 func released(ctx context.Context, root string) (release, error) {
 	git := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(ctx, "git", args...)
@@ -34,22 +35,27 @@ func released(ctx context.Context, root string) (release, error) {
 		out, err := cmd.Output()
 		return strings.TrimSpace(string(out)), err
 	}
+	at, named := os.LookupEnv("SOURCE_DATE_EPOCH")
 	commit, err := git("rev-parse", "HEAD")
-	if err != nil {
-		return release{}, fmt.Errorf("packages are made from a git checkout: git rev-parse HEAD: %w", err)
-	}
-	at, err := git("log", "-1", "--format=%ct")
-	if err != nil {
-		return release{}, fmt.Errorf("git log: %w", err)
-	}
-	if epoch, ok := os.LookupEnv("SOURCE_DATE_EPOCH"); ok {
-		at = epoch
+	checkout := err == nil
+	switch {
+	case !checkout && !named:
+		return release{}, errors.New("this is no git checkout: set SOURCE_DATE_EPOCH to the time of the release")
+	case !named:
+		if at, err = git("log", "-1", "--format=%ct"); err != nil {
+			return release{}, fmt.Errorf("git log: %w", err)
+		}
 	}
 	seconds, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
 		return release{}, fmt.Errorf("SOURCE_DATE_EPOCH=%s is no time in seconds", at)
 	}
 	rel := release{time: time.Unix(seconds, 0).UTC()}
+	if !checkout {
+		rel.commit, rel.ref = "000000000000", "main"
+		rel.number, err = next(root)
+		return rel, err
+	}
 	changed, err := git("status", "--porcelain")
 	if err != nil {
 		return release{}, fmt.Errorf("git status: %w", err)
