@@ -6,11 +6,10 @@ require "harness"
 class TestBatches < Harness
   Batch = Fila::ActiveJob::Batch
 
-  # The code of README.md.
   def test_a_batch
-    pages = [1, 2, 3]
-    code = File.read(File.expand_path("../README.md", __dir__)).scan(/```ruby\n(.*?)```/m).flatten.find { |block| block.include?("Batch.enqueue") }
-    batch = eval("#{code}\nbatch", binding, "README.md") # rubocop:disable Security/Eval, Style/EvalWithLocation -- it is ours
+    batch = Batch.enqueue(on_success: SummaryJob.new(7), expire: 1.day) do
+      [1, 2, 3].each { |page| PageJob.perform_later(page) }
+    end
     assert_equal ["sealed", 3], batch.state.values_at("state", "pending")
     refute_predicate batch, :finished?
     worker("--concurrency", "2")

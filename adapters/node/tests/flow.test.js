@@ -2,11 +2,7 @@
 'use strict'
 
 const assert = require('node:assert/strict')
-const { execFile } = require('node:child_process')
 const { once } = require('node:events')
-const { mkdtempSync, readFileSync, rmSync, writeFileSync } = require('node:fs')
-const { join } = require('node:path')
-const { promisify } = require('node:util')
 const { after, before, describe, test } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 const { FlowProducer, Group, Queue, RateLimitError, Worker } = require('..')
@@ -67,20 +63,6 @@ describe('a flow', { concurrency: true }, () => {
     assert.ok(!JSON.stringify(groups).includes('"ends"'))
     await assert.rejects(flow.add({ name: 'end', queueName: 'ends' }), /a flow has children/)
     await assert.rejects(flow.add({ name: 'end', queueName: 'ends', children: [{ name: 'x', queueName: 'ends', opts: { wait: 1 } }] }), /there is no option wait/)
-  })
-})
-
-// The programs of README.md, with the broker of the test in place of theirs.
-describe('README.md', { concurrency: true }, () => {
-  const text = readFileSync(join(__dirname, '..', 'README.md'), 'utf8')
-  const program = text.split('```js\n').map(block => block.split('\n```')[0]).find(block => block.includes('new FlowProducer'))
-  test('has a flow', async t => {
-    const directory = mkdtempSync(join(__dirname, 'readme-')) // here, so that packages are found
-    t.after(() => rmSync(directory, { recursive: true }))
-    const file = join(directory, 'flow.mjs')
-    writeFileSync(file, program.replaceAll('fila://127.0.0.1:5555', broker.url))
-    const { stdout } = await promisify(execFile)(process.execPath, [file], { timeout: patience })
-    assert.equal(stdout, 'page 2 of 2\nthe summary of 2 pages\n')
   })
 })
 

@@ -281,22 +281,22 @@ class TestWorker(Base, unittest.TestCase):
         self.assertEqual(queue.result(queue.send("wrong"), timeout=patience()).error, "Dead: no such order")
 
     def test_a_group(self):
-        """The code of README.md."""
-        client, numbers = self.client, range(3)
-        pages, reports = Queue("pages", client), Queue("reports", client)
-        with open(os.path.join(os.path.dirname(__file__), "..", "README.md")) as f:
-            code = next(b for b in f.read().split("```python\n") if b.startswith("group = ")).split("```")[0]
+        pages, reports = Queue("pages", self.client), Queue("reports", self.client)
+        reports.create()
         seen = []
         self.started(pages, lambda m: seen.append(m.payload))
-        scope = {"fila_worker": fila_worker, "client": client, "pages": pages, "reports": reports, "numbers": numbers}
-        exec(code, scope)
-        state = scope["group"].get()
+        group = Group("import-7", self.client)
+        self.assertTrue(group.open(reports, "summary", expire=3600))
+        for number in range(3):
+            pages.send(f"page {number}", group="import-7")
+        group.seal()
+        state = group.wait(patience())
         self.assertEqual((state.state, state.members, state.done, len(seen)), ("done", 3, 3, 3))
         got = []
         self.started(reports, got.append)
         self.assertEqual(reports.result(state.message, timeout=patience()).status, "done")
         self.assertEqual((got[0].payload, got[0].headers["fila-group-done"]), (b"summary", "3"))
-        self.assertFalse(scope["group"].open(reports, "again"))
+        self.assertFalse(group.open(reports, "again"))
 
     def test_a_group_is_cancelled(self):
         queue = Queue("cancelled", self.client)
