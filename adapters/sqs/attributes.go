@@ -13,9 +13,10 @@ import (
 
 // settings are attributes that a request sets.
 type settings struct {
-	args []any             // options of FILA.QUEUE CREATE and ALTER
-	kept map[string]string // what Fila has no setting for
-	drop []string          // of that, what is reset
+	queue string            // its name
+	args  []any             // options of FILA.QUEUE CREATE and ALTER
+	kept  map[string]string // what Fila has no setting for
+	drop  []string          // of that, what is reset
 }
 
 // has reports whether an option is given.
@@ -58,9 +59,9 @@ func choices() map[string]struct {
 	}
 }
 
-// settings checks attributes that are to be set.
-func (c *call) settings(attributes map[string]string, fifo bool) (*settings, error) {
-	s := &settings{kept: map[string]string{}}
+// settings checks attributes that are to be set for a queue.
+func (c *call) settings(queue string, attributes map[string]string, fifo bool) (*settings, error) {
+	s := &settings{queue: queue, kept: map[string]string{}}
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		if err := c.set(s, name, attributes[name], fifo); err != nil {
 			return nil, err
@@ -87,8 +88,8 @@ func (c *call) set(s *settings, name, value string, fifo bool) error {
 	case "RedrivePolicy":
 		return c.redrivePolicy(s, value, fifo)
 	case "RedriveAllowPolicy":
-		if value != "" && !json.Valid([]byte(value)) {
-			return invalidAttributeValue.of("Invalid value for the parameter %s: it must be JSON.", name)
+		if value != "" && !allowPolicyOf(value).valid() {
+			return invalidAttributeValue.of("Invalid value for the parameter %s: redrivePermission must be allowAll, denyAll or byQueue, the last with 1 to 10 sourceQueueArns.", name)
 		}
 		s.keep(name, value)
 		return nil
@@ -159,8 +160,47 @@ func (c *call) redrivePolicy(s *settings, value string, fifo bool) error {
 	if dlq.fifo != fifo {
 		return invalidParameter.of("Value %s for parameter RedrivePolicy is invalid. Reason: Dead-letter queue must be of the same type as the source.", value)
 	}
+	if text := dlq.kept.Attributes["RedriveAllowPolicy"]; text != "" && !allowPolicyOf(text).allows(s.queue) {
+		return invalidParameter.of("Value %s for parameter RedrivePolicy is invalid. Reason: the RedriveAllowPolicy of the dead-letter queue does not permit it.", value)
+	}
 	s.args = append(s.args, "MAXATTEMPTS", count, "DLQ", name)
 	return nil
+}
+
+// allowPolicy is the value of RedriveAllowPolicy: which queues may have a queue as their dead-letter queue.
+type allowPolicy struct {
+	Permission string   `json:"redrivePermission"`
+	Sources    []string `json:"sourceQueueArns"`
+}
+
+// allowPolicyOf parses a policy. One that is not JSON is not valid.
+func allowPolicyOf(text string) *allowPolicy {
+	var p allowPolicy
+	if json.Unmarshal([]byte(text), &p) != nil {
+		return &allowPolicy{}
+	}
+	return &p
+}
+
+func (p *allowPolicy) valid() bool {
+	const sourcesMax = 10
+	switch p.Permission {
+	case "allowAll", "denyAll":
+		return len(p.Sources) == 0
+	case "byQueue":
+		return len(p.Sources) > 0 && len(p.Sources) <= sourcesMax && !slices.ContainsFunc(p.Sources, func(arn string) bool {
+			_, err := queueOfARN(arn)
+			return err != nil
+		})
+	}
+	return false
+}
+
+func (p *allowPolicy) allows(queue string) bool {
+	return p.Permission == "allowAll" || p.Permission == "byQueue" && slices.ContainsFunc(p.Sources, func(arn string) bool {
+		name, err := queueOfARN(arn)
+		return err == nil && name == queue
+	})
 }
 
 // numbers are the numeric attributes of a queue that its messages need.
@@ -262,7 +302,7 @@ func setQueueAttributes(c *call, in *setInput) error {
 	if given := in.Attributes["FifoQueue"]; q.fifo && given == "true" {
 		delete(in.Attributes, "FifoQueue") // it is one
 	}
-	s, err := c.settings(in.Attributes, q.fifo)
+	s, err := c.settings(q.name, in.Attributes, q.fifo)
 	if err != nil {
 		return err
 	}

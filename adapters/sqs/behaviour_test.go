@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // ask sends a request of the JSON protocol and returns the reply, and the name of the error; "": none.
@@ -346,6 +347,139 @@ func behaviours() map[string]struct {
 			s.got("Failed.0.Code", "ReceiptHandleIsInvalid")
 			s.got("Failed.0.SenderFault", "true")
 		}),
+		"a receive that waits is woken by a send": standard(func(s *script) {
+			got := make(chan map[string]any)
+			go func() {
+				out, _ := ask(s.t, s.address, "ReceiveMessage", map[string]any{"QueueUrl": s.address + "/0/" + s.queue, "WaitTimeSeconds": 20})
+				got <- out
+			}()
+			client := connected(s.t)
+			until(s.t, "the receive waits", func() bool {
+				fields, err := fieldsOf(client.Do(s.t.Context(), "FILA.STATS", s.queue).Result())
+				return err == nil && number(fields["waiters"]) > 0
+			})
+			s.do("SendMessage", `"MessageBody":"a"`, "")
+			if body := at(<-got, "Messages.0.Body"); body != "a" {
+				s.t.Fatal(body)
+			}
+		}),
+		"each receive has a receipt handle of its own, and the newest deletes": standard(func(s *script) {
+			s.do("SendMessage", `"MessageBody":"a"`, "")
+			s.do("ReceiveMessage", ``, "")
+			s.do("ChangeMessageVisibility", `"ReceiptHandle":"$1","VisibilityTimeout":0`, "")
+			s.do("ReceiveMessage", ``, "")
+			s.got("Messages.0.MessageId", s.ids[0])
+			if s.handles[0] == s.handles[1] {
+				s.t.Fatal(s.handles)
+			}
+			s.do("DeleteMessage", `"ReceiptHandle":"$1"`, "")
+			s.do("GetQueueAttributes", `"AttributeNames":["All"]`, "")
+			s.got("Attributes.ApproximateNumberOfMessagesNotVisible", "1")
+			s.do("DeleteMessage", `"ReceiptHandle":"$2"`, "")
+			s.do("GetQueueAttributes", `"AttributeNames":["All"]`, "")
+			s.got("Attributes.ApproximateNumberOfMessagesNotVisible", "0")
+		}),
+		"times are milliseconds since 1970": standard(func(s *script) {
+			before := time.Now().UnixMilli()
+			s.do("SendMessage", `"MessageBody":"a"`, "")
+			s.do("ReceiveMessage", `"AttributeNames":["SentTimestamp","ApproximateFirstReceiveTimestamp"]`, "")
+			for _, name := range []string{"SentTimestamp", "ApproximateFirstReceiveTimestamp"} {
+				if n := number(at(s.last, "Messages.0.Attributes."+name)); n < before-1000 || n > time.Now().UnixMilli()+1000 {
+					s.t.Fatalf("%s is %d, sent at %d", name, n, before)
+				}
+			}
+		}),
+		"a message is gone after the retention of its queue": standard(func(s *script) {
+			s.do("SetQueueAttributes", `"Attributes":{"MessageRetentionPeriod":"60"}`, "")
+			// The shortest retention of SQS is a minute: the broker has it as its TTL, which is shortened further.
+			client := connected(s.t)
+			if fields, err := fieldsOf(client.Do(s.t.Context(), "FILA.QUEUE", "INFO", s.queue).Result()); err != nil || number(fields["ttl_ms"]) != 60_000 {
+				s.t.Fatal(fields["ttl_ms"], err)
+			}
+			if err := client.Do(s.t.Context(), "FILA.QUEUE", "ALTER", s.queue, "TTL", 50).Err(); err != nil {
+				s.t.Fatal(err)
+			}
+			s.do("SendMessage", `"MessageBody":"a"`, "")
+			until(s.t, "it is gone", func() bool {
+				s.do("GetQueueAttributes", `"AttributeNames":["ApproximateNumberOfMessages"]`, "")
+				return at(s.last, "Attributes.ApproximateNumberOfMessages") == "0"
+			})
+		}),
+		"a system attribute does not count toward the size of a message": {attributes: `"MaximumMessageSize":"1024"`, does: func(s *script) {
+			s.do("SendMessage", `"MessageBody":"`+strings.Repeat("a", 1024)+`","MessageSystemAttributes":{"AWSTraceHeader":{"DataType":"String","StringValue":"Root=1"}}`, "")
+			if s.last["MD5OfMessageSystemAttributes"] == nil {
+				s.t.Fatal(s.last)
+			}
+		}},
+		"the name of an attribute has at most 256 characters": standard(func(s *script) {
+			s.do("SendMessage", `"MessageBody":"a","MessageAttributes":{"`+strings.Repeat("n", 256)+`":{"DataType":"String","StringValue":"v"}}`, "")
+			s.do("SendMessage", `"MessageBody":"a","MessageAttributes":{"`+strings.Repeat("n", 257)+`":{"DataType":"String","StringValue":"v"}}`, "InvalidParameterValue")
+		}),
+		"a control character in an attribute is refused": standard(func(s *script) {
+			s.do("SendMessage", `"MessageBody":"a","MessageAttributes":{"x":{"DataType":"String","StringValue":"\u0001"}}`, "InvalidMessageContents")
+		}),
+		"a number has up to 38 digits, from 10^-128 to 10^126": standard(func(s *script) {
+			for _, value := range []string{"0", "-0.0", "+7", ".5", "5.", "1e126", "-1E126", "1e-128", strings.Repeat("9", 38), "0." + strings.Repeat("0", 50) + "1", "1" + strings.Repeat("0", 100)} {
+				s.do("SendMessage", `"MessageBody":"a","MessageAttributes":{"x":{"DataType":"Number","StringValue":"`+value+`"}}`, "")
+			}
+			for _, value := range []string{"NaN", "Infinity", "-inf", "0x10", "1_000", "1e", "e1", ".", "", " 1", "1e127", "1e-129", "-1e9999999999", strings.Repeat("9", 39)} {
+				s.do("SendMessage", `"MessageBody":"a","MessageAttributes":{"x":{"DataType":"Number","StringValue":"`+value+`"}}`, "InvalidParameterValue")
+			}
+		}),
+		"a group has at most 128 characters": standard(func(s *script) {
+			s.do("SendMessage", `"MessageBody":"a","MessageGroupId":"`+strings.Repeat("g", 128)+`"`, "")
+			s.do("SendMessage", `"MessageBody":"a","MessageGroupId":"`+strings.Repeat("g", 129)+`"`, "InvalidParameterValue")
+		}),
+		"a batch of which nothing is stored succeeds": standard(func(s *script) {
+			s.do("SendMessageBatch", `"Entries":[{"Id":"a","MessageBody":""},{"Id":"b","MessageBody":"\u0001"}]`, "")
+			s.got("Successful", "[]")
+			s.got("Failed.0.Id", "a")
+			s.got("Failed.1.Code", "InvalidMessageContents")
+		}),
+		"names of queues are case-sensitive": standard(func(s *script) {
+			s.do("GetQueueUrl", `"QueueName":"`+strings.ToUpper(s.queue)+`"`, "QueueDoesNotExist")
+		}),
+		"a batch of a FIFO queue is stored in its order, each deduplication id once": fifo(func(s *script) {
+			var list []string
+			for i := range 9 {
+				list = append(list, fmt.Sprintf(`{"Id":"e%d","MessageBody":"%d","MessageGroupId":"g","MessageDeduplicationId":"%d"}`, i, i, i))
+			}
+			list = append(list, `{"Id":"again","MessageBody":"x","MessageGroupId":"g","MessageDeduplicationId":"3"}`)
+			s.do("SendMessageBatch", `"Entries":[`+strings.Join(list, ",")+`]`, "")
+			if at(s.last, "Successful.3.MessageId") != at(s.last, "Successful.9.MessageId") {
+				s.t.Fatal(s.last)
+			}
+			for range 9 {
+				s.do("ReceiveMessage", `"WaitTimeSeconds":20,"ReceiveRequestAttemptId":"r1"`, "")
+				s.do("DeleteMessage", `"ReceiptHandle":"`+s.handles[len(s.handles)-1]+`"`, "")
+			}
+			if got := strings.Join(s.bodies, ""); got != "012345678" {
+				s.t.Fatal(got)
+			}
+		}),
+		"a queue says which queues may have it as their dead-letter queue": standard(func(s *script) {
+			for _, dead := range []string{"all", "none", "some"} {
+				s.do("CreateQueue", `"QueueName":"$q-`+dead+`"`, "")
+			}
+			allow := func(queue, policy, want string) {
+				s.do("SetQueueAttributes", `"QueueUrl":"http://h/0/$q-`+queue+`","Attributes":{"RedriveAllowPolicy":"`+strings.ReplaceAll(policy, `"`, `\"`)+`"}`, want)
+			}
+			use := func(queue, want string) {
+				s.do("SetQueueAttributes", `"Attributes":{"RedrivePolicy":"{\"deadLetterTargetArn\":\"arn:aws:sqs:us-east-1:000000000000:$q-`+queue+`\",\"maxReceiveCount\":1}"}`, want)
+			}
+			allow("all", `{"redrivePermission":"allowAll"}`, "")
+			allow("none", `{"redrivePermission":"denyAll"}`, "")
+			allow("some", `{"redrivePermission":"byQueue","sourceQueueArns":["arn:aws:sqs:us-east-1:000000000000:other"]}`, "")
+			use("all", "")
+			use("none", "InvalidParameterValue")
+			use("some", "InvalidParameterValue")
+			s.do("CreateQueue", `"QueueName":"$q-new","Attributes":{"RedrivePolicy":"{\"deadLetterTargetArn\":\"arn:aws:sqs:us-east-1:000000000000:$q-none\",\"maxReceiveCount\":1}"}`, "InvalidParameterValue")
+			allow("some", `{"redrivePermission":"byQueue","sourceQueueArns":["arn:aws:sqs:us-east-1:000000000000:other","arn:aws:sqs:us-east-1:000000000000:$q"]}`, "")
+			use("some", "")
+			for _, wrong := range []string{`x`, `{}`, `{"redrivePermission":"maybe"}`, `{"redrivePermission":"byQueue"}`, `{"redrivePermission":"byQueue","sourceQueueArns":["x"]}`, `{"redrivePermission":"allowAll","sourceQueueArns":["arn:aws:sqs:us-east-1:000000000000:a"]}`} {
+				allow("all", wrong, "InvalidAttributeValue")
+			}
+		}),
 		"a receipt handle that is none is refused": standard(func(s *script) {
 			s.do("DeleteMessage", `"ReceiptHandle":"%%%"`, "ReceiptHandleIsInvalid")
 			s.do("DeleteMessage", `"ReceiptHandle":"abcd"`, "ReceiptHandleIsInvalid")
@@ -400,7 +534,7 @@ func behaviours() map[string]struct {
 		}),
 		"a queue has the defaults of SQS": standard(func(s *script) {
 			s.do("GetQueueAttributes", `"AttributeNames":["All"]`, "")
-			for name, want := range map[string]string{"DelaySeconds": "0", "MessageRetentionPeriod": "345600", "ReceiveMessageWaitTimeSeconds": "0", "VisibilityTimeout": "30", "RedrivePolicy": "<nil>", "FifoQueue": "<nil>"} {
+			for name, want := range map[string]string{"DelaySeconds": "0", "MaximumMessageSize": "1048576", "MessageRetentionPeriod": "345600", "ReceiveMessageWaitTimeSeconds": "0", "VisibilityTimeout": "30", "RedrivePolicy": "<nil>", "FifoQueue": "<nil>"} {
 				s.got("Attributes."+name, want)
 			}
 			s.do("GetQueueAttributes", ``, "")
@@ -575,6 +709,7 @@ func behaviours() map[string]struct {
 			s.do("SendMessage", `"MessageBody":"a","MessageGroupId":"g"`, "InvalidParameterValue")
 		}),
 		"a message of a FIFO queue has no delay of its own": fifo(func(s *script) {
+			s.do("SetQueueAttributes", `"Attributes":{"DelaySeconds":"5"}`, "UnsupportedOperation") // SQS has it
 			s.do("SendMessage", `"MessageBody":"a","MessageGroupId":"g","MessageDeduplicationId":"1","DelaySeconds":1`, "InvalidParameterValue")
 			s.do("SendMessage", `"MessageBody":"a","MessageGroupId":"g","MessageDeduplicationId":"1","DelaySeconds":0`, "")
 		}),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -85,6 +86,7 @@ func (p *jsonProtocol) fail(w http.ResponseWriter, id string, f *fault) {
 
 func (p *jsonProtocol) write(w http.ResponseWriter, id string, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // a longer reply would come in chunks
 	w.Header().Set("X-Amzn-Requestid", id)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)

@@ -186,7 +186,7 @@ func createQueue(c *call, in *queueName) (*queueURL, error) {
 		return nil, invalidParameter.of("FifoQueue must be true for a queue whose name ends in %s, and must not be for others", fifoSuffix)
 	}
 	delete(in.Attributes, "FifoQueue")
-	s, err := c.settings(in.Attributes, fifo)
+	s, err := c.settings(in.QueueName, in.Attributes, fifo)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"hash"
 	"maps"
+	"math"
 	"math/big"
 	"regexp"
 	"slices"
@@ -268,12 +269,26 @@ func checkAttribute(name string, a attribute) error {
 	case !a.binary() && !validText(*a.StringValue):
 		return invalidMessageContents.of("The message attribute '%s' has invalid characters.", name)
 	}
-	if kind == "Number" {
-		if _, err := strconv.ParseFloat(*a.StringValue, 64); err != nil {
-			return invalidParameter.of("Can't cast the value of message (user) attribute '%s' to a number.", name)
-		}
+	if kind == "Number" && !isNumber(*a.StringValue) {
+		return invalidParameter.of("Can't cast the value of message (user) attribute '%s' to a number.", name)
 	}
 	return nil
+}
+
+var decimals = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
+
+// isNumber reports whether a text is a number with up to 38 digits, from 10^-128 to 10^126.
+func isNumber(text string) bool {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || !decimals.MatchString(text) {
+		return false
+	}
+	mantissa := text
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		mantissa = text[:i]
+	}
+	digits := strings.Trim(strings.ReplaceAll(strings.TrimLeft(mantissa, "+-"), ".", ""), "0")
+	return len(digits) <= 38 && (digits == "" || math.Abs(n) >= 1e-128 && math.Abs(n) <= 1e126)
 }
 
 // size is what counts towards the greatest size of a message.
