@@ -237,6 +237,60 @@ func TestWithoutABrokerClientsAreAskedToTryAgain(t *testing.T) {
 	}
 }
 
+// TestANoisyGroupDoesNotDelayAQuietOne counts how many messages are delivered before those of a quiet tenant, who sends after
+// a noisy one: in a queue with groups, and in one without.
+func TestANoisyGroupDoesNotDelayAQuietOne(t *testing.T) {
+	const noisy, quiet = 300, 20
+	ctx := t.Context()
+	c := sdk(serve(t, Config{}), "a", "b")
+	delivered := func(queue string, grouped bool) (before []int) {
+		made, err := c.CreateQueue(ctx, &official.CreateQueueInput{QueueName: &queue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send := func(tenant string, count int) {
+			for range count / batchMax {
+				in := &official.SendMessageBatchInput{QueueUrl: made.QueueUrl}
+				for i := range batchMax {
+					e := types.SendMessageBatchRequestEntry{Id: aws.String(fmt.Sprint(i)), MessageBody: &tenant}
+					if grouped {
+						e.MessageGroupId = &tenant
+					}
+					in.Entries = append(in.Entries, e)
+				}
+				if out, err := c.SendMessageBatch(ctx, in); err != nil || len(out.Failed) > 0 {
+					t.Fatal(out, err)
+				}
+			}
+		}
+		send("noisy", noisy)
+		send("quiet", quiet)
+		for n := 0; n < noisy+quiet; {
+			got, err := c.ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: made.QueueUrl, MaxNumberOfMessages: batchMax})
+			if err != nil || len(got.Messages) == 0 {
+				t.Fatal(len(got.Messages), err)
+			}
+			for _, m := range got.Messages {
+				if *m.Body == "quiet" {
+					before = append(before, n)
+				}
+				n++
+			}
+		}
+		return before
+	}
+	fair, plain := delivered("noisy-groups", true), delivered("noisy-plain", false)
+	t.Logf("messages before the first and the last of the quiet tenant: %d and %d with groups, %d and %d without", fair[0], fair[quiet-1], plain[0], plain[quiet-1])
+	for i := range quiet {
+		if fair[i] > 2*i+1 { // every second message is the quiet tenant's
+			t.Errorf("%d messages were delivered before number %d of the quiet tenant", fair[i], i+1)
+		}
+		if plain[i] != noisy+i {
+			t.Errorf("without groups, %d messages were delivered before number %d of the quiet tenant: the test shows nothing", plain[i], i+1)
+		}
+	}
+}
+
 // TestNothingIsLostUnderKills sends through two gateways to a broker that is killed, and receives what was acknowledged.
 func TestNothingIsLostUnderKills(t *testing.T) {
 	kills, messages := 1, 300
