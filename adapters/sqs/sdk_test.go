@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -291,93 +292,125 @@ func TestANoisyGroupDoesNotDelayAQuietOne(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostUnderKills sends through two gateways to a broker that is killed, and receives what was acknowledged.
+// fleet is two processes of the gateway, which are killed, and what was sent and received through them.
+type fleet struct {
+	clients [2]atomic.Pointer[official.Client]
+	kill    [2]func()
+	sent    atomic.Int64 // messages whose sending was acknowledged
+	missing sync.Map     // of these, what was not received yet, by body
+	got     sync.Map     // what was received
+}
+
+// start starts a gateway, again with another address.
+func (f *fleet) start(t *testing.T, i int, broker string) {
+	t.Helper()
+	url, kill := process(t, broker, "")
+	f.kill[i] = kill
+	options := sdk(url, "a", "b").Options()
+	options.RetryMaxAttempts = 1 // the test repeats what has failed
+	f.clients[i].Store(official.New(options))
+}
+
+// send sends the entries of a batch until each is acknowledged. One that was not may be stored all the same.
+func (f *fleet) send(t *testing.T, i int, batch *official.SendMessageBatchInput) {
+	t.Helper()
+	until(t, "a batch is stored", func() bool {
+		out, err := f.clients[i].Load().SendMessageBatch(t.Context(), batch)
+		if err != nil {
+			return false
+		}
+		stored := map[string]bool{}
+		for _, s := range out.Successful {
+			stored[*s.Id] = true
+		}
+		batch.Entries = slices.DeleteFunc(batch.Entries, func(e types.SendMessageBatchRequestEntry) bool {
+			if stored[*e.Id] {
+				f.missing.Store(*e.MessageBody, true)
+				f.sent.Add(1)
+			}
+			return stored[*e.Id]
+		})
+		return len(batch.Entries) == 0
+	})
+}
+
+// receive receives and deletes once. Whatever fails comes back after its visibility timeout.
+func (f *fleet) receive(ctx context.Context, i int, url *string) {
+	c := f.clients[i].Load()
+	out, err := c.ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: url, MaxNumberOfMessages: batchMax, WaitTimeSeconds: 1})
+	if err != nil || len(out.Messages) == 0 {
+		return
+	}
+	in := &official.DeleteMessageBatchInput{QueueUrl: url}
+	for j, m := range out.Messages {
+		f.got.Store(*m.Body, true)
+		in.Entries = append(in.Entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(fmt.Sprint(j)), ReceiptHandle: m.ReceiptHandle})
+	}
+	_, _ = c.DeleteMessageBatch(ctx, in)
+}
+
+// complete reports whether all that was acknowledged has been received.
+func (f *fleet) complete() bool {
+	left := 0
+	f.missing.Range(func(body, _ any) bool {
+		if _, has := f.got.Load(body); has {
+			f.missing.Delete(body)
+		} else {
+			left++
+		}
+		return true
+	})
+	return left == 0
+}
+
+// TestNothingIsLostUnderKills sends and receives through two gateways while the broker and the gateways are killed.
 func TestNothingIsLostUnderKills(t *testing.T) {
-	kills, messages := 1, 300
+	kills, messages := 1, 400
 	if !testing.Short() {
-		kills, messages = 5, 5000
+		kills, messages = 5, 6000
 	}
 	b := &broker{dir: t.TempDir()}
 	if err := b.start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.kill() })
-	var gateways []*official.Client
-	for range 2 {
-		address := serve(t, Config{Broker: options(b.addr)})
-		gateways = append(gateways, sdk(address, "a", "b"))
+	f := &fleet{}
+	for i := range f.clients {
+		f.start(t, i, b.addr)
 	}
-	ctx := t.Context()
-	again := func(do func() error) {
-		until(t, "a request succeeds", func() bool { return do() == nil })
+	made, err := f.clients[0].Load().CreateQueue(t.Context(), &official.CreateQueueInput{QueueName: aws.String("kills"), Attributes: map[string]string{"VisibilityTimeout": "2"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var url *string
-	again(func() error {
-		made, err := gateways[0].CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("kills")})
-		if err == nil {
-			url = made.QueueUrl
-		}
-		return err
-	})
-	var acknowledged sync.Map
-	var count atomic.Int64
-	var group sync.WaitGroup
+	var producers, consumers sync.WaitGroup
 	for p := range 4 {
-		group.Go(func() {
-			for i := 0; i < messages/4; i += 10 {
-				batch := &official.SendMessageBatchInput{QueueUrl: url}
-				for j := range 10 {
+		producers.Go(func() {
+			for i := 0; i < messages/4; i += batchMax {
+				batch := &official.SendMessageBatchInput{QueueUrl: made.QueueUrl}
+				for j := range batchMax {
 					batch.Entries = append(batch.Entries, types.SendMessageBatchRequestEntry{Id: aws.String(fmt.Sprint(j)), MessageBody: aws.String(fmt.Sprintf("%d-%d", p, i+j)), MessageGroupId: aws.String(fmt.Sprint("g", j%3))})
 				}
-				for len(batch.Entries) > 0 { // what failed is sent again
-					again(func() error {
-						out, err := gateways[p%2].SendMessageBatch(ctx, batch)
-						if err != nil {
-							return err
-						}
-						stored := map[string]bool{}
-						for _, s := range out.Successful {
-							stored[*s.Id] = true
-						}
-						var left []types.SendMessageBatchRequestEntry
-						for _, e := range batch.Entries {
-							if stored[*e.Id] {
-								acknowledged.Store(*e.MessageBody, true)
-								count.Add(1)
-							} else {
-								left = append(left, e)
-							}
-						}
-						batch.Entries = left
-						return nil
-					})
-				}
+				f.send(t, p%2, batch)
+			}
+		})
+		consumers.Go(func() {
+			for t.Context().Err() == nil && (f.sent.Load() < int64(messages) || !f.complete()) {
+				f.receive(t.Context(), p%2, made.QueueUrl)
 			}
 		})
 	}
 	for k := range kills {
-		until(t, "messages are sent", func() bool { return count.Load() >= int64((k+1)*messages/(kills+2)) })
+		until(t, "messages are sent", func() bool { return f.sent.Load() >= int64((k+1)*messages/(kills+2)) })
+		f.kill[k%2]()
+		f.start(t, k%2, b.addr)
 		b.kill()
 		if err := b.start(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	group.Wait()
-	until(t, "every message is received", func() bool {
-		out, err := gateways[0].ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: url, MaxNumberOfMessages: 10, WaitTimeSeconds: 1})
-		if err != nil {
-			return false
-		}
-		for _, m := range out.Messages {
-			acknowledged.Delete(*m.Body)
-			if _, err := gateways[1].DeleteMessage(ctx, &official.DeleteMessageInput{QueueUrl: url, ReceiptHandle: m.ReceiptHandle}); err != nil {
-				return false
-			}
-		}
-		left := 0
-		acknowledged.Range(func(any, any) bool { left++; return true })
-		return left == 0
-	})
+	producers.Wait()
+	until(t, "every message is received", f.complete)
+	consumers.Wait()
 }
 
 func TestErrorsOfTheBroker(t *testing.T) {
