@@ -147,7 +147,7 @@ func diesAt(t *testing.T, b *brokerProcess, d *database, victim, step string) {
 		producers.Go(func() { producer{url, q, fmt.Sprint("k", i)}.run(t, 50, nil) })
 	}
 	if victim == "relay" {
-		if err := relayProcess(t, b, url, step).Wait(); err == nil {
+		if err := relayProcess(t, "redis://"+b.addr, url, step).Wait(); err == nil {
 			t.Error("it did not die")
 		}
 	}
@@ -197,7 +197,7 @@ func TestNothingIsLostOrDoubledUnderKills(t *testing.T) {
 	}
 	var relays [3]*exec.Cmd
 	for i := range relays {
-		relays[i] = relayProcess(t, b, url, "")
+		relays[i] = relayProcess(t, "redis://"+b.addr, url, "")
 	}
 	t.Cleanup(func() {
 		for _, r := range relays {
@@ -222,7 +222,7 @@ func TestNothingIsLostOrDoubledUnderKills(t *testing.T) {
 		default:
 			_ = relays[victim].Process.Kill()
 			_ = relays[victim].Wait()
-			relays[victim] = relayProcess(t, b, url, "")
+			relays[victim] = relayProcess(t, "redis://"+b.addr, url, "")
 		}
 	}
 	close(stop)

@@ -76,7 +76,10 @@ func TestTheExamplesOfTheGuideEnqueueInTheirTransaction(t *testing.T) {
 			}
 			if x.program == "node" {
 				version, err := exec.CommandContext(t.Context(), "node", "--version").Output()
-				if major, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), "."); err != nil || len(major) < 2 || major < "18" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if major, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), "."); len(major) < 2 || major < "18" {
 					t.Skip("make setup-tests says that Node.js is too old")
 				}
 			}

@@ -79,10 +79,10 @@ func program() int {
 }
 
 // relayProcess starts a relay in a process of its own.
-func relayProcess(t *testing.T, b *brokerProcess, db, diesAt string) *exec.Cmd {
+func relayProcess(t *testing.T, broker, db, diesAt string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), os.Args[0])
-	cmd.Env = append(os.Environ(), "RELAY_BROKER=redis://"+b.addr, "RELAY_DATABASE="+db, "RELAY_DIES_AT="+diesAt)
+	cmd.Env = append(append(os.Environ(), env...), "RELAY_BROKER="+broker, "RELAY_DATABASE="+db, "RELAY_DIES_AT="+diesAt)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -121,6 +121,7 @@ func atLength(t *testing.T) {
 type brokerProcess struct {
 	addr, dir string
 	storage   string // rocksdb, unless it is set
+	args      []string
 	cmd       *exec.Cmd
 }
 
@@ -140,7 +141,8 @@ func (b *brokerProcess) start() (err error) {
 		}
 		b.addr = fmt.Sprint("127.0.0.1:", port)
 	}
-	b.cmd = exec.CommandContext(context.Background(), bin, "--server.listen_addr", b.addr, "--storage.path", b.dir, "--storage.engine", cmp.Or(b.storage, "rocksdb"), "--admin.listen_addr", "", "--log.level", "error")
+	args := append([]string{"--server.listen_addr", b.addr, "--storage.path", b.dir, "--storage.engine", cmp.Or(b.storage, "rocksdb"), "--admin.listen_addr", "", "--log.level", "error"}, b.args...)
+	b.cmd = exec.CommandContext(context.Background(), bin, args...)
 	b.cmd.Stderr = os.Stderr
 	if err := b.cmd.Start(); err != nil {
 		return err
