@@ -199,10 +199,11 @@ var ofKubernetes = regexp.MustCompile(`^([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT
 var portOfKubernetes = regexp.MustCompile(`^([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://`)
 
 // notASetting recognizes variables that begin like settings and must not stop the start. No section may be
-// named as they begin. They are those of Kubernetes; FILA_URL, where the other commands find a broker; and
-// FILA_MESSAGE_ID and the like, which a worker passes on to the programs that it starts.
+// named as they begin. They are those of Kubernetes; FILA_URL, where the other commands find a broker;
+// FILA_MESSAGE_ID and the like, which a worker passes on to the programs that it starts; and the settings of fila-sqs and
+// fila-outbox, which may be started from the same shell.
 func notASetting(key, value string) bool {
-	return key == "URL" || strings.HasPrefix(key, "MESSAGE_") || ofKubernetes.MatchString(key) || portOfKubernetes.MatchString(key+"="+value)
+	return key == "URL" || strings.HasPrefix(key, "MESSAGE_") || strings.HasPrefix(key, "SQS_") || strings.HasPrefix(key, "OUTBOX_") || ofKubernetes.MatchString(key) || portOfKubernetes.MatchString(key+"="+value)
 }
 
 // find is the file to read; a named one has to be there.

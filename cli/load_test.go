@@ -291,7 +291,7 @@ func TestVariablesThatAreNoSettingsDoNotStopTheStart(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, err := Load(Input{Environ: []string{
 		"FILA_PORT=tcp://10.0.0.1:5555", "FILA_SERVICE_HOST=10.0.0.1", "FILA_SERVICE_PORT=5555", "FILA_PORT_5555_TCP_ADDR=10.0.0.1",
-		"FILA_URL=fila://10.0.0.1:5555", "FILA_MESSAGE_ID=01982a6e", "FILA_MESSAGE_HEADER_TRACE=7f3a",
+		"FILA_URL=fila://10.0.0.1:5555", "FILA_MESSAGE_ID=01982a6e", "FILA_SQS_REGION=eu-1", "FILA_OUTBOX_DATABASE_URL=postgres://db/app", "FILA_MESSAGE_HEADER_TRACE=7f3a",
 		// Services named "fila-admin" and "fila-my-7", with a named port.
 		"FILA_ADMIN_SERVICE_HOST=10.0.0.2", "FILA_ADMIN_SERVICE_PORT=5557", "FILA_ADMIN_SERVICE_PORT_HTTP=5557",
 		"FILA_ADMIN_PORT=tcp://10.0.0.2:5557", "FILA_ADMIN_PORT_5557_TCP=tcp://10.0.0.2:5557", "FILA_ADMIN_PORT_5557_TCP_PROTO=tcp",
