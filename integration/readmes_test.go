@@ -113,7 +113,7 @@ func newWorkshop(t *testing.T) *workshop {
 		"GOFLAGS=-buildvcs=false -trimpath -ldflags=-w", // what is compiled is cached, wherever it is
 		"GOPROXY=file://"+filepath.Join(cache, "cache", "download")+","+outputOf(t, "go", "env", "GOPROXY"), "GONOSUMDB=",
 		// Debian's interpreter has Debian's libraries, also in an environment of venv.
-		"PIP_NO_INDEX=1", "PYTHONPATH=/usr/lib/python3/dist-packages", "MYPY_CACHE_DIR="+t.TempDir(),
+		"PIP_NO_INDEX=1", "PYTHONPATH=/usr/lib/python3/dist-packages:"+timeZones(t), "MYPY_CACHE_DIR="+t.TempDir(),
 		"NODE_NO_WARNINGS=1", // of libraries that will need a newer Node.js
 		"npm_config_cache="+outputOf(t, "npm", "config", "get", "cache"), "npm_config_userconfig="+filepath.Join(user, ".npmrc"),
 		"npm_config_prefer_offline=true", "npm_config_audit=false", "npm_config_fund=false", "npm_config_update_notifier=false",
@@ -122,6 +122,21 @@ func newWorkshop(t *testing.T) *workshop {
 		"COMPOSER_HOME="+composerHome(t), "COMPOSER_ALLOW_SUPERUSER=1", "COMPOSER_NO_INTERACTION=1", "COMPOSER_CACHE_DIR="+t.TempDir(),
 	)
 	return w
+}
+
+// timeZones returns a folder in which pip finds tzdata. Celery of Debian 13 requires that package of Python, in whose place
+// Debian has one of the system.
+func timeZones(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	info := filepath.Join(dir, "tzdata-9999.0.dist-info")
+	if err := os.Mkdir(info, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(info, "METADATA"), []byte("Metadata-Version: 2.1\nName: tzdata\nVersion: 9999.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // composerHome has Composer find the packages of Debian, as if Packagist had them.
