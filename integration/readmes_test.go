@@ -237,7 +237,7 @@ func serveDatabase(t *testing.T) []string {
 	if err != nil || len(bins) == 0 {
 		t.Fatalf("there is no PostgreSQL: make setup-tests installs it (%v)", err)
 	}
-	dir, err := os.MkdirTemp("", "db") // the path of a socket is short
+	dir, err := os.MkdirTemp("", "db") //nolint:usetesting // the path of a socket is short
 	if err != nil {
 		t.Fatal(err)
 	}
