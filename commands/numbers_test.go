@@ -50,6 +50,7 @@ func numberedCommands() map[string]string {
 		"FILA.KEY SET WEIGHT":           "FILA.KEY SET q k WEIGHT #",
 		"FILA.KEY SET MAXDEPTH":         "FILA.KEY SET q k MAXDEPTH #",
 		"FILA.HISTORY RANGE":            "FILA.HISTORY q KEY k RANGE #",
+		"FILA.THROTTLE HISTORY RANGE":   "FILA.THROTTLE HISTORY t RANGE #",
 		"FILA.KEYS CURSOR":              "FILA.KEYS q CURSOR #",
 		"FILA.KEYS COUNT":               "FILA.KEYS q COUNT #",
 		"FILA.LEASE COUNT":              "FILA.LEASE none COUNT #",

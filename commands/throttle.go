@@ -1,11 +1,14 @@
 package commands
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/faisca/fila/engine"
 )
 
 func throttle() Spec {
-	return container("FILA.THROTTLE", "fila", "0.1.0", "the commands that manage throttles", throttleDel(), throttleGet(), throttleHold(), throttleList(), throttleSet())
+	return container("FILA.THROTTLE", "fila", "0.1.0", "the commands that manage throttles", throttleDel(), throttleGet(), throttleHistory(), throttleHold(), throttleList(), throttleSet())
 }
 
 func throttleSet() Spec {
@@ -178,4 +181,40 @@ func throttleList() Spec {
 			}, throttleFields), nil
 		},
 	}
+}
+
+func throttleHistory() Spec {
+	return Spec{
+		Name: "HISTORY", Group: "fila", Since: "0.1.1", Complexity: "O(1)", Returns: "array of map",
+		Summary: "Returns what a throttle, or the throttles of a pattern together, did lately.",
+		Flags:   []string{"readonly", "fast"},
+		Reply: "An array of moments, the oldest first, each a map: " + throttleMomentFields(&engine.ThrottleMoment{}).names() + ". " +
+			"RANGE is how far it goes back, in seconds (600), an hour at most. Moments are as in FILA.HISTORY, also over restarts; counters begin when the throttle is followed, " +
+			"and held and waiting are leases that name it and keys that wait for it, as in FILA.THROTTLE GET. At most " + strconv.Itoa(engine.ThrottleHistories) +
+			" throttles have a history: those that are set while there is room, and any that was asked for in the last five minutes, from then on.",
+		Args: []Arg{
+			{Name: "key", Type: String},
+			{Name: "seconds", Type: Integer, Token: "RANGE", Optional: true, Min: 1, Max: int64(engine.HistoryMax / time.Second)},
+		},
+		Examples: []Example{
+			{"FILA.THROTTLE SET provider:x RATE 2.5", "OK"},
+			{"FILA.THROTTLE HISTORY provider:x RANGE 3600", "..."},
+		},
+		Room:   always(engine.MomentsMax * sizeOf[engine.ThrottleMoment]() * historyCopies),
+		Memory: "20 KiB",
+		Parse: func(_ *Session, in *input) (call, error) {
+			key, last := in.Text("key"), time.Duration(in.Integer("range", historySeconds))*time.Second
+			return answerMaps(func(tx *engine.Tx) ([]engine.ThrottleMoment, error) { return tx.ThrottleHistory(key, last) }, throttleMomentFields), nil
+		},
+	}
+}
+
+func throttleMomentFields(m *engine.ThrottleMoment) *fields {
+	f := newFields()
+	f.at("at", m.At)
+	f.count("passed", m.Passed)
+	f.count("refused", m.Refused)
+	f.number("held", m.Leases)
+	f.number("waiting", m.Waiting)
+	return f
 }

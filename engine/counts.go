@@ -23,6 +23,8 @@ type (
 	Moment = figures.Moment
 	// KeyMoment is a line of the history of a fairness key.
 	KeyMoment = figures.KeyMoment
+	// ThrottleMoment is a line of the history of a throttle.
+	ThrottleMoment = figures.ThrottleMoment
 	// Order is by what a sweep ranks keys.
 	Order = figures.Order
 	// Trouble is a reason why an operator should look at a queue.
@@ -48,6 +50,7 @@ const (
 	MomentsMax          = 150                        // moments of a history, at most
 	KeyHistories        = figures.FollowedMax        // keys that have a history, at most
 	KeyHistoriesOfQueue = figures.FollowedOfQueueMax // those of a queue
+	ThrottleHistories   = figures.ThrottlesMax       // throttles that have a history, at most
 	HistoryMax          = 24 * time.Hour             // how far a history of a queue goes back
 	Troubles            = figures.Troubles
 	Columns             = figures.Columns

@@ -88,6 +88,10 @@ func (h *history) record(c *core) bool {
 		}
 	}
 	h.no = 0
+	c.spend(h.RecordThrottles(c.now, func(name string) (figures.ThrottleNumbers, bool) {
+		i, limited := c.order.Throttle(name)
+		return figures.ThrottleNumbers{Passed: i.Admitted, Refused: i.Refused, Leases: i.InUse, Waiting: i.Waiting}, limited
+	}))
 	return true
 }
 
@@ -97,6 +101,12 @@ func (h *history) writeAll(c *core) {
 		c.out.batch.Delete(storage.State, storage.AppendKeyHistoryKey(nil, g.Queue, g.Key))
 	}
 	c.out.batch.Put(storage.State, storage.AppendHistoryKey(nil, ""), h.RecordAll().Append(nil))
+	h.EachThrottle(func(name string, rec *storage.History) { // they are few
+		c.spend(1)
+		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateThrottleHistory, name), rec.Append(nil))
+	}, func(name string) {
+		c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateThrottleHistory, name))
+	})
 }
 
 // write writes what has changed since the last records, as far as the budget lasts.
@@ -151,7 +161,23 @@ func (h *history) recover(c *core) error {
 			c.detached.stale = append(c.detached.stale, slices.Clone(k))
 		}
 		return nil
-	}))
+	}), h.recoverThrottles(c))
+}
+
+// recoverThrottles reads the histories of throttles, and follows those with a setting that have none.
+func (h *history) recoverThrottles(c *core) error {
+	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottleHistory), func(k, v []byte) error {
+		parts, rec, err := readHistory(k, v, 2)
+		if err == nil && !h.RestoreThrottle(parts[1], rec) {
+			c.detached.stale = append(c.detached.stale, slices.Clone(k))
+		}
+		return err
+	})
+	_, set := c.order.ListThrottles(0, figures.ThrottlesMax, false, func(string) bool { return true })
+	for i := range set {
+		h.FollowThrottle(set[i].Key, false, c.now)
+	}
+	return err
 }
 
 // readHistory decodes a history.

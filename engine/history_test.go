@@ -494,3 +494,42 @@ func TestHistoryOfAClockThatHasGoneBack(t *testing.T) {
 		}
 	}
 }
+
+// The history of a throttle outlives a restart, and one with a setting has one before a client asks.
+func TestTheHistoryOfAThrottleOutlivesARestart(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("q", QueueOptions{NoDLQ: true})
+	w.must(func(tx *Tx) error { return tx.SetThrottle("api", ThrottleOptions{Concurrency: new(uint64(1000))}) })
+	for range 40 { // ten minutes
+		w.send(Enqueue{Queue: "q", Meta: Meta{Throttles: []string{"api"}}})
+		w.lease("q", 1)
+		w.now = w.now.Add(15 * time.Second)
+		w.Do()
+	}
+	moments := func() (list []ThrottleMoment) {
+		w.must(func(tx *Tx) (err error) { list, err = tx.ThrottleHistory("api", time.Hour); return err })
+		return list
+	}
+	before := moments()
+	w.restart()
+	w.now = w.now.Add(2 * time.Minute)
+	w.Do()
+	after := moments()
+	if len(before) < 9 || len(after) < 9 || before[0].Passed > 8 {
+		t.Fatalf("%d moments before, %d after: %+v", len(before), len(after), before)
+	}
+	known, same := map[time.Time]ThrottleMoment{}, 0
+	for _, m := range before {
+		known[m.At] = m
+	}
+	for _, m := range after { // those of the last minute are lost
+		if was, is := known[m.At]; is && m.At.Before(before[len(before)-1].At.Add(-time.Minute)) {
+			if same++; was != m {
+				t.Errorf("%+v was before the restart, %+v after", was, m)
+			}
+		}
+	}
+	if same < 7 {
+		t.Errorf("%d moments are known after the restart: %+v", same, after)
+	}
+}

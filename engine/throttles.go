@@ -54,6 +54,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if c.order.SetThrottle(key, dispatch.Limits(set)) {
 		c.reclassifyAll()
 	}
+	c.history.FollowThrottle(key, false, c.now)
 	return nil
 }
 
@@ -94,6 +95,17 @@ func (tx *Tx) Throttles(cursor uint64, count int, instances bool, match func(str
 // that keys have waited for them, and returns the cursor of the next ones, 0 at the end. The first cursor is 0.
 func (tx *Tx) WalkInstances(cursor uint64, count int, see func(name string, admitted uint64, waited time.Duration)) (next uint64) {
 	return tx.core.order.WalkInstances(cursor, count, see)
+}
+
+// ThrottleHistory is History of a throttle, or of a pattern with all its throttles, of the last hour at most. One that had none
+// is followed from now on, and for some minutes at least. The error is ErrTooBig.
+func (tx *Tx) ThrottleHistory(name string, last time.Duration) ([]ThrottleMoment, error) {
+	c := tx.core
+	if err := c.checkThrottleKey(name); err != nil {
+		return nil, err
+	}
+	c.history.FollowThrottle(name, true, c.now)
+	return c.history.OfThrottle(name, steps(last)), nil
 }
 
 // blockers returns the throttles that do not admit a message now, in the order of its throttle keys.

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// History is what the numbers of a queue, or of a fairness key, were in the last hour and in the last day. Its
+// History is what the numbers of a queue, of a fairness key or of a throttle were in the last hour and in the last day. Its
 // key is AppendHistoryKey or AppendKeyHistoryKey.
 //
 // Minutes and Tens are rows of Width numbers each, of which the first is the time: minutes, or ten minutes, since 1970.

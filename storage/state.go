@@ -9,21 +9,22 @@ import (
 // The kinds of records in State that the engine writes: the first part of the key. Those of a
 // cluster's stores are beside their records: ReplicaKey, UserKey, UsersVersionKey, LearnerKey.
 const (
-	StateEpoch       = "epoch"        // number of starts; makes delivery numbers unique
-	StateIDs         = "ids"          // time that no id has reached, in nanoseconds
-	StateNextQueue   = "next_queue"   // number of the next queue
-	StateNow         = "now"          // time of the newest batch, where the engine keeps it
-	StateKey         = "key"          // then queue number and fairness key: Key
-	StateConfig      = "config"       // then name: a value of the runtime configuration
-	StateThrottle    = "throttle"     // then throttle key: Throttle
-	StateHold        = "hold"         // then throttle key: until when it is held, in Unix nanoseconds
-	StateCron        = "cron"         // then name: Cron
-	StateCronMessage = "cron_message" // then name of a recurring message: its content, a Message
-	StateScript      = "script"       // then name of a queue, hook, and number: Script
-	StateTopic       = "topic"        // then topic and queue, by their names: Binding
-	StateAct         = "act"          // then number: Act
-	StateHistory     = "history"      // then name of a queue, empty for all together: History
-	StateKeyHistory  = "history_key"  // then queue, by its name, and fairness key: History
+	StateEpoch           = "epoch"            // number of starts; makes delivery numbers unique
+	StateIDs             = "ids"              // time that no id has reached, in nanoseconds
+	StateNextQueue       = "next_queue"       // number of the next queue
+	StateNow             = "now"              // time of the newest batch, where the engine keeps it
+	StateKey             = "key"              // then queue number and fairness key: Key
+	StateConfig          = "config"           // then name: a value of the runtime configuration
+	StateThrottle        = "throttle"         // then throttle key: Throttle
+	StateHold            = "hold"             // then throttle key: until when it is held, in Unix nanoseconds
+	StateCron            = "cron"             // then name: Cron
+	StateCronMessage     = "cron_message"     // then name of a recurring message: its content, a Message
+	StateScript          = "script"           // then name of a queue, hook, and number: Script
+	StateTopic           = "topic"            // then topic and queue, by their names: Binding
+	StateAct             = "act"              // then number: Act
+	StateHistory         = "history"          // then name of a queue, empty for all together: History
+	StateThrottleHistory = "history_throttle" // then name: History
+	StateKeyHistory      = "history_key"      // then queue, by its name, and fairness key: History
 
 	StateGroup        = "group"         // then number of the group: Group
 	StateGroupMessage = "group_message" // then number of the group: GroupMessage
@@ -93,20 +94,21 @@ func stateKinds() map[string]stateKind {
 	number := stateKind{1, func(b []byte) error { _, err := DecodeUint(b); return err }}
 	return map[string]stateKind{
 		StateEpoch: number, StateIDs: number, StateNextQueue: number, StateNow: number, stateUsersVersion: number,
-		StateKey:         {3, func(b []byte) error { return new(Key).Decode(b) }},
-		StateConfig:      {2, func([]byte) error { return nil }},
-		stateLearner:     {2, func([]byte) error { return nil }},
-		stateUser:        {2, func([]byte) error { return nil }},
-		StateThrottle:    {2, func(b []byte) error { return new(Throttle).Decode(b) }},
-		StateHold:        {2, number.decode},
-		StateCron:        {2, func(b []byte) error { return new(Cron).Decode(b) }},
-		stateReplica:     {1, func(b []byte) error { return new(Replica).Decode(b) }},
-		StateTopic:       {3, func(b []byte) error { return new(Binding).Decode(b) }},
-		StateScript:      {4, func(b []byte) error { return new(Script).Decode(b) }},
-		StateCronMessage: {2, func(b []byte) error { return new(Message).Decode(b) }},
-		StateAct:         {2, func(b []byte) error { return new(Act).Decode(b) }},
-		StateHistory:     {2, func(b []byte) error { return new(History).Decode(b) }},
-		StateKeyHistory:  {3, func(b []byte) error { return new(History).Decode(b) }},
+		StateKey:             {3, func(b []byte) error { return new(Key).Decode(b) }},
+		StateConfig:          {2, func([]byte) error { return nil }},
+		stateLearner:         {2, func([]byte) error { return nil }},
+		stateUser:            {2, func([]byte) error { return nil }},
+		StateThrottle:        {2, func(b []byte) error { return new(Throttle).Decode(b) }},
+		StateHold:            {2, number.decode},
+		StateCron:            {2, func(b []byte) error { return new(Cron).Decode(b) }},
+		stateReplica:         {1, func(b []byte) error { return new(Replica).Decode(b) }},
+		StateTopic:           {3, func(b []byte) error { return new(Binding).Decode(b) }},
+		StateScript:          {4, func(b []byte) error { return new(Script).Decode(b) }},
+		StateCronMessage:     {2, func(b []byte) error { return new(Message).Decode(b) }},
+		StateAct:             {2, func(b []byte) error { return new(Act).Decode(b) }},
+		StateHistory:         {2, func(b []byte) error { return new(History).Decode(b) }},
+		StateThrottleHistory: {2, func(b []byte) error { return new(History).Decode(b) }},
+		StateKeyHistory:      {3, func(b []byte) error { return new(History).Decode(b) }},
 
 		StateGroup:        {2, func(b []byte) error { return new(Group).Decode(b) }},
 		StateGroupMessage: {2, checkGroupMessage},

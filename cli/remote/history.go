@@ -33,46 +33,54 @@ moments as FILA.HISTORY returns them.`,
 
 // history draws a history, or in the other forms lists its moments.
 func (c *call) history() error {
+	lines := queueLines()
+	if c.given("key") {
+		if c.arg("QUEUE") == "" {
+			return usagef("--key is a fairness key of a queue, which is missing")
+		}
+		c.columns, lines = "at enqueued delivered acked ready delayed leased oldest_ms queue_delivered", keyLines()
+	}
+	return c.drawn(lines, 24*time.Hour)
+}
+
+// throttleHistory is history of a throttle.
+func (c *call) throttleHistory() error {
+	return c.drawn([]plotted{
+		{name: "passed", counters: []string{"passed"}, show: perSecond}, {name: "refused", counters: []string{"refused"}, show: perSecond},
+		{name: "leases", level: "held", show: whole}, {name: "keys waiting", level: "waiting", show: whole},
+	}, time.Hour)
+}
+
+// drawn asks for moments, and draws or lists them.
+func (c *call) drawn(lines []plotted, most time.Duration) error {
 	words, err := c.command()
 	if err != nil {
 		return err
 	}
 	last := time.Hour
 	if c.given("range") {
-		if last = c.duration("range"); last < time.Second || last > 24*time.Hour {
-			return usagef("--range must be from 1s to 24h, not %s", output.Duration(last))
+		if last = c.duration("range"); last < time.Second || last > most {
+			return usagef("--range must be from 1s to %s, not %s", output.Duration(most), output.Duration(last))
 		}
-	}
-	key := c.given("key")
-	if key && c.arg("QUEUE") == "" {
-		return usagef("--key is a fairness key of a queue, which is missing")
 	}
 	reply, err := c.do(append(words, "RANGE", strconv.FormatInt(int64(last/time.Second), 10))...)
 	if err != nil {
 		return err
 	}
 	moments := client.Maps(reply)
-	if !c.out.People() {
-		if key {
-			c.columns = "at enqueued delivered acked ready delayed leased oldest_ms queue_delivered"
-		}
+	switch {
+	case !c.out.People():
 		rows := c.rows()
 		for _, m := range moments {
 			rows.Add(m)
 		}
 		rows.Close("")
-		return nil
-	}
-	if len(moments) < 2 {
-		c.out.Say("%s", c.none)
-		return nil
-	}
-	lines := queueLines()
-	if key {
-		lines = keyLines()
-	}
-	for _, line := range drawHistory(moments, lines, c.width(), c.out.Zone) {
-		c.out.Raw(line)
+	case len(moments) < 2:
+		c.out.Say("%s", c.filled(c.none))
+	default:
+		for _, line := range drawHistory(moments, lines, c.width(), c.out.Zone) {
+			c.out.Raw(line)
+		}
 	}
 	return nil
 }

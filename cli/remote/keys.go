@@ -67,6 +67,14 @@ its other figures are their sums. With --match the throttles of patterns are lis
 			examples: []string{"fila throttles show provider:x", "fila throttles show provider:x -o json"},
 		},
 		{
+			name: "throttles history", args: "THROTTLE", short: "Show what a throttle did in the last hour",
+			long: "It is drawn as fila history draws queues.",
+			wire: "FILA.THROTTLE HISTORY", run: (*call).throttleHistory, columns: "at passed refused held waiting",
+			none:     "there is no history of $THROTTLE yet: a moment is kept every ten seconds from now on",
+			options:  []option{{"range", "", millis, "how far it goes back: a `duration` of up to 1h; 1h unless it is given"}},
+			examples: []string{"fila throttles history provider:x", "fila throttles history provider:x --range 15m -o json"},
+		},
+		{
 			name: "throttles set", args: "THROTTLE", short: "Set the limits of a throttle, in place of those that it had",
 			long: `A name that ends in * is a pattern: each throttle that begins with what precedes the * has these limits, for itself,
 unless it has others of its own.`,

@@ -167,7 +167,7 @@ type Info struct {
 	ErrorAt                 time.Time
 	SetAt                   time.Time
 	PausedAt                time.Time // zero: it is not paused
-	Options                 // of each message
+	Options                           // of each message
 
 	schedule *schedule.Schedule // nil: invalid
 }

@@ -23,9 +23,10 @@ type History struct {
 	due   int64   // when the next step begins, Unix nanoseconds
 	now   Numbers // of all queues together, when the step began
 
-	before Flow // of all queues together, until the start
-	all    timeline.Lines[values]
-	saved  Numbers // of all queues together, when the last minute began that is written, or is being written
+	before    Flow // of all queues together, until the start
+	all       timeline.Lines[values]
+	throttles throttles
+	saved     Numbers // of all queues together, when the last minute began that is written, or is being written
 }
 
 // Moment is what a queue, or all together, had done and held at one time. Events count from the start: of a moment before
@@ -285,8 +286,13 @@ func (h *History) Changed(q *Queue) *storage.History {
 	return nil
 }
 
-// Rewrite has all that is written be written again: a failed batch may have had it.
-func (h *History) Rewrite() { h.saved = Numbers{} }
+// Rewrite has all that is written be written again: a failed batch may have had it. Throttles count from zero again.
+func (h *History) Rewrite() {
+	h.saved = Numbers{}
+	for _, l := range h.throttles.byName {
+		l.took, l.written = ThrottleNumbers{}, 0
+	}
+}
 
 // Restore reads the record of a queue at a start.
 func (q *Queue) Restore(rec *storage.History) {

@@ -22,6 +22,9 @@ func TestASchedulesPage(t *testing.T) {
 	x.wait(`"daily"`)
 	x.wait("priority 7")
 	x.shoot("schedule-page")
+	x.onBoth(axe(t), "the page of a schedule")
+	x.size(1280, 900)
+	x.plain("the page of a schedule")
 
 	x.click("button", "Edit")
 	x.fill("textbox", "Expression", "45 7 * * *")

@@ -69,7 +69,7 @@ func everyPage(b *broker) map[string]string {
 		"message": "#/queues/orders.dlq/messages/" + firstID(b, "orders.dlq"), "dead": "#/queues/orders.dlq/dead",
 		"scripts": "#/queues/mails/scripts", "settings": "#/queues/orders/settings",
 		"topics": "#/topics", "topic": "#/topics/order.placed", "subscriptions": "#/queues/changes/topics", "groups": "#/groups", "group": "#/groups/import-7",
-		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "schedule": "#/crons/morning", "events": "#/events?kind=all",
+		"throttles": "#/throttles", "budgets": "#/budgets", "budget": "#/budgets/acme", "signals": "#/signals", "schedules": "#/crons", "events": "#/events?kind=all",
 		"clients": "#/clients", "slowlog": "#/slowlog", "latency": "#/latency", "config": "#/config", "server": "#/config/server", "users": "#/users", "audit": "#/audit",
 	}
 }

@@ -49,8 +49,11 @@ export function useRoute(): Route {
 	return useMemo(() => parse(hash), [hash]);
 }
 
-/** refine changes parameters of the current page, without an entry in the history. */
+/** refine changes parameters of the current page, without an entry in the history. If the address is that of another page already, it stays. */
 export function refine(route: Route, change: Record<string, string>) {
+	if (to(parse(location.hash).names) !== to(route.names)) {
+		return;
+	}
 	const query = new URLSearchParams(route.query);
 	for (const [name, value] of Object.entries(change)) {
 		if (value === "") {

@@ -34,7 +34,7 @@ export function pageOf(route: Route): ComponentChildren {
 		case "groups":
 			return <Groups route={route} />;
 		case "throttles":
-			return name === undefined ? <Throttles route={route} /> : <ThrottlePage key={key(name)} name={name} />;
+			return name === undefined ? <Throttles route={route} /> : <ThrottlePage key={key(name)} name={name} route={route} />;
 		case "budgets":
 			return <Budgets route={route} />;
 		case "signals":

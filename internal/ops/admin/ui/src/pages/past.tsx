@@ -28,9 +28,9 @@ export function rangeOf(route: Route, options: Range[]): string {
 }
 
 /** usePast returns what the broker has kept of the last seconds, asked for again and again; none without seconds. */
-export function usePast(words: Bytes[], seconds: string) {
-	const may = useApp().may({ command: "FILA.HISTORY" }) === "";
-	const asked = useReply(may && seconds !== "" ? ["FILA.HISTORY", ...words, "RANGE", seconds] : null, 10_000);
+export function usePast(words: Bytes[], seconds: string, command: Bytes[] = ["FILA.HISTORY"]) {
+	const may = useApp().may({ command: command.join(" ") }) === "";
+	const asked = useReply(may && seconds !== "" ? [...command, ...words, "RANGE", seconds] : null, 10_000);
 	const samples: Sample[] = maps(asked.data).map((figures) => ({ at: num(figures.at), figures }));
 	return { samples, error: asked.error };
 }

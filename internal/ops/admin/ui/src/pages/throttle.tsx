@@ -8,9 +8,11 @@ import { Charts } from "../chart";
 import { count, duration } from "../format";
 import { levels, rates, record, recorded } from "../history";
 import { to } from "../route";
+import type { Route } from "../route";
 import { Actions, Card, Empty, Facts, Failure, Loading, Page, Table } from "../ui";
 import { bytes, key, list, maybe, num, page, same, text } from "../value";
 import { Why } from "./keys";
+import { pastRates, Ranges, rangeOf, usePast } from "./past";
 import { Leases, Next, throttleActions } from "./throttles";
 
 const queuesMost = 5; // whose keys are looked at
@@ -41,7 +43,9 @@ async function waitingFor(name: Bytes): Promise<Waiting[]> {
 	return found;
 }
 
-export function ThrottlePage({ name }: { name: Bytes }) {
+const throttleRanges: [string, string][] = [["900", "15 min"], ["3600", "1 h"], ["live", "Live"]];
+
+export function ThrottlePage({ name, route }: { name: Bytes; route: Route }) {
 	useTitle(text(name));
 	const asked = useReply(["FILA.THROTTLE", "GET", name], 1000);
 	const t = asked.data as Fields | null | undefined;
@@ -52,6 +56,9 @@ export function ThrottlePage({ name }: { name: Bytes }) {
 			record(source, Date.now(), { ...t, enqueued: t.passed ?? 0 });
 		}
 	}, [t]);
+	const range = rangeOf(route, throttleRanges);
+	const live = range === "live";
+	const past = usePast([name], live ? "" : range, ["FILA.THROTTLE", "HISTORY"]);
 	const waits = num(t?.waiting) > 0;
 	useEffect(() => {
 		let open = true;
@@ -71,7 +78,7 @@ export function ThrottlePage({ name }: { name: Bytes }) {
 			</Page>
 		);
 	}
-	const samples = recorded(source);
+	const samples = live ? recorded(source) : past.samples;
 	const queues = [...new Map(waiting.map((w) => [key(w.queue), w.queue])).values()];
 	return (
 		<Page title={text(name)} crumbs={crumbs} actions={<Actions>{throttleActions(t, asked.reload)}</Actions>}>
@@ -88,14 +95,16 @@ export function ThrottlePage({ name }: { name: Bytes }) {
 					["Waited, by all keys together", duration(num(t.waited_ms))],
 				]} />
 			</Card>
-			<Charts times={samples.map((s) => s.at)} charts={[
-				{ title: "Passed per second", unit: "per second", series: [{ name: "passed", color: "--c2", values: rates(samples, "passed") }] },
+			<Ranges route={route} options={throttleRanges} />
+			<Failure error={past.error} />
+			<Charts key={range} times={samples.map((s) => s.at)} charts={[
+				{ title: "Passed per second", unit: "per second", series: [{ name: "passed", color: "--c2", values: live ? rates(samples, "passed") : pastRates(samples, "passed") }] },
 				{ title: "Leases and waiting keys", unit: "count", series: [
 					{ name: "leases", color: "--c1", values: levels(samples, "held") },
 					{ name: "keys waiting", color: "--c3", values: levels(samples, "waiting") },
 				] },
 			]} />
-			<p class="caption">The charts begin when this page is opened.</p>
+			{samples.length < 2 && <p class="caption">{live ? "Live charts begin when this page is opened." : "The broker keeps the history of this throttle from now on. The first figures come within twenty seconds."}</p>}
 			<Card title="Keys that wait for it" note={num(t.waiting) > waiting.length && waiting.length > 0 ? <>the {count(waiting.length)} of {count(num(t.waiting))} that wait longest, all are among the keys of {queues.map((q, i) => <>{i > 0 && ", "}<a key={key(q)} href={to(["queues", q], { match: "*" })}>{text(q)}</a></>)}</> : undefined}>
 				<Table caption="Keys that wait for the throttle" rows={waiting} id={(w) => key(w.queue) + " " + key(bytes(w.k.key))}
 					empty={<Empty title={waits ? "None is among the keys that wait longest in the fullest queues." : "No key waits for it."} />} columns={[
