@@ -74,7 +74,7 @@ prove: setup-tests setup-dashboard ## test everything at length, an hour and mor
 	$(TIERS) prove $(PHASES)
 
 # One run for all modules: a workspace names them.
-MODULES := ./... ./integration/peers/... ./integration/dashboard/... ./internal/ops/admin/ui/build/... ./adapters/sqs/tests/... $(ADAPTERS:%=./%/...)
+MODULES := ./... ./integration/peers/... ./integration/chart/... ./integration/dashboard/... ./internal/ops/admin/ui/build/... ./adapters/sqs/tests/... $(ADAPTERS:%=./%/...)
 lint: $(LINT) ## check format and lint of all modules, and the types of the dashboard
 	GOWORK=$(CURDIR)/tools/lint.work $(LINT) run $(MODULES)
 	@if [ -e $(TSC) ]; then echo $(TSC) && $(TSC) -p internal/ops/admin/ui; else echo "lint: the types of the dashboard are not checked, make setup-dashboard fetches tsc"; fi

@@ -16,18 +16,24 @@ const baseVariable = "BASE"
 // has their tests at length, otherwise a short check of each. The dashboard has no such rule: at length it takes ten
 // minutes, and the commands that it uses change with nearly everything.
 func touchesAdapters(changed []string) bool {
-	return slices.ContainsFunc(changed, func(file string) bool {
-		return !strings.HasSuffix(file, ".md") && slices.ContainsFunc([]string{"adapters/", "commands/", "resp/"}, func(of string) bool {
-			return strings.HasPrefix(file, of)
-		})
-	})
+	sources := slices.DeleteFunc(slices.Clone(changed), func(file string) bool { return strings.HasSuffix(file, ".md") })
+	return touches(sources, "adapters/", "commands/", "resp/")
 }
 
 // touchesPackages reports whether changed files are among those of the packages of the adapters, READMEs included. Then
 // `make test` installs the packages, and follows the READMEs.
-func touchesPackages(changed []string) bool {
+func touchesPackages(changed []string) bool { return touches(changed, "adapters/", "tools/packages/") }
+
+// touchesChart reports whether changed files are among those of the Helm chart, or name the settings that it gives. Then
+// `make test` renders it: Helm's library takes long to build.
+func touchesChart(changed []string) bool {
+	return touches(changed, "deploy/", "integration/chart/", "cli/settings")
+}
+
+// touches reports whether one of the files begins with one of these.
+func touches(changed []string, folders ...string) bool {
 	return slices.ContainsFunc(changed, func(file string) bool {
-		return strings.HasPrefix(file, "adapters/") || strings.HasPrefix(file, "tools/packages/")
+		return slices.ContainsFunc(folders, func(of string) bool { return strings.HasPrefix(file, of) })
 	})
 }
 

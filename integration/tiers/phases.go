@@ -191,6 +191,9 @@ func (p *project) test(changed []string) ([]phase, error) {
 	if touchesPackages(changed) {
 		phases = append(phases, p.readmes())
 	}
+	if touchesChart(changed) {
+		phases = append(phases, p.chart())
+	}
 	return phases, nil
 }
 
@@ -258,6 +261,9 @@ func shortened(short bool) []string {
 	return nil
 }
 
+// chart renders the Helm chart.
+func (p *project) chart() phase { return p.driven(p.inModule("chart", "integration/chart")) }
+
 // dashboard drives the dashboard and the site of the documents in Chromium.
 func (p *project) dashboard(short bool) phase {
 	x := p.driven(p.inModule("dashboard", "integration/dashboard", shortened(short)...))
@@ -301,7 +307,7 @@ func (p *project) prove() []phase {
 	}
 	phases = append(phases, p.modules()...)
 	phases = append(phases, p.make("site", "site"), p.dashboard(false))
-	phases = append(append(phases, p.adapters(false)...), p.readmes())
+	phases = append(append(phases, p.adapters(false)...), p.readmes(), p.chart())
 	phases = append(phases,
 		p.make("faults", "faults"),
 		p.make("torture", "torture", "T=3m"),

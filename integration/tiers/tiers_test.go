@@ -215,6 +215,16 @@ func TestPackagesAreInstalledWhenOneHasChanged(t *testing.T) {
 	}
 }
 
+func TestTheChartIsRenderedWhenItHasChanged(t *testing.T) {
+	for file, want := range map[string]bool{
+		"deploy/chart/values.yaml": true, "deploy/Dockerfile": true, "cli/settings.go": true, "cli/show.go": false, "commands/lease.go": false,
+	} {
+		if got := touchesChart([]string{"LICENSE", file}); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
 // Each change of a file, also of one that git does not know yet, has the phases run again.
 func TestAPhaseIsRecalledForTheSameSourcesOnly(t *testing.T) {
 	dir := t.TempDir()
