@@ -283,7 +283,7 @@ func TestValuesThatAreWrongAreNamed(t *testing.T) {
 		{"nodes: 1", `auth: name a secret with the key "password"`},
 		{"nodes: 2\nauth: { password: x }", "/nodes"},
 		{"node: 3\nauth: { password: x }", "node"},
-		{"nodes: 3\nauth: { password: x }\nnetworkPolicy: { enabled: false }", "whoever reaches the port between nodes"},
+		{"nodes: 3\nauth: { password: x }\nnetworkPolicy: { enabled: false }", "all that reaches the port between nodes"},
 		{"auth: { password: x }\nsqs: { enabled: true }", "sqs.keysSecret"},
 		{"auth: { password: x }\nstorage: { size: 20 GB }", "/storage/size"},
 	} {

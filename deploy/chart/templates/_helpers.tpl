@@ -40,7 +40,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- fail "auth: name a secret with the key \"password\" in auth.existingSecret, or give auth.password" }}
 {{- end }}
 {{- if and (gt (int .Values.nodes) 1) (not .Values.cluster.secret) (not .Values.networkPolicy.enabled) }}
-{{- fail "cluster: whoever reaches the port between nodes can read and change everything: name certificates in cluster.secret, or leave networkPolicy.enabled" }}
+{{- fail "cluster: all that reaches the port between nodes can read and change everything: name certificates in cluster.secret, or leave networkPolicy.enabled" }}
 {{- end }}
 {{- if and .Values.sqs.enabled (not .Values.sqs.keysSecret) }}
 {{- fail "sqs.keysSecret: name a secret with the key \"keys.json\", the access keys of the gateway" }}
