@@ -17,7 +17,7 @@ app.conf.worker_prefetch_multiplier = 1
 app.conf.broker_transport_options = {
     "region": os.environ["AWS_DEFAULT_REGION"],
     "is_secure": False,
-    "visibility_timeout": 3,
+    "visibility_timeout": 8,  # more than Celery 5.5 takes to acknowledge, some seconds
     "wait_time_seconds": 2,
     "polling_interval": 0.1,
 }
