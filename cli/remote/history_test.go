@@ -54,7 +54,7 @@ func TestAHistoryIsDrawnInTheWidthOfTheTerminal(t *testing.T) {
 
 // squeezed are the words of a line, with each run of one mark as one.
 func squeezed(line string) (words []string) {
-	for _, w := range strings.Fields(line) {
+	for w := range strings.FieldsSeq(line) {
 		if strings.ContainsAny(w, "▁▂▃▄▅▆▇█") {
 			w = string(slices.Compact([]rune(w)))
 		}

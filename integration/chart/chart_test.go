@@ -3,6 +3,7 @@
 package chart
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -69,7 +70,7 @@ func render(t *testing.T, text string) (rendered, error) {
 		documents := yaml.NewDocumentDecoder(io.NopCloser(strings.NewReader(files[name])))
 		for document := make([]byte, len(files[name])+1); ; {
 			n, err := documents.Read(document)
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {
