@@ -214,7 +214,7 @@ func TestConformance(t *testing.T) {
 // A program that knows a URL only.
 func TestURLs(t *testing.T) {
 	client, addr := broker(t)
-	t.Setenv(serverVariable, "redis://"+addr)
+	t.Setenv(serverVariable, "fila://"+addr)
 	ctx := t.Context()
 	if err := client.Do(ctx, "FILA.QUEUE", "CREATE", "orders").Err(); err != nil {
 		t.Fatal(err)

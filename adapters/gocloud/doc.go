@@ -8,7 +8,7 @@
 //
 // For pubsub.OpenTopic and pubsub.OpenSubscription the package registers the scheme "fila": "fila://orders"
 // is the queue orders, and "fila://orders?fanout=1" a topic. The broker is that of the environment variable
-// FILA_SERVER_URL, as "redis://127.0.0.1:5555". See URLOpener for the parameters.
+// FILA_SERVER_URL, as "fila://127.0.0.1:5555". See URLOpener for the parameters.
 //
 // # Message delivery semantics
 //

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,8 +85,11 @@ func (o *defaultOpener) connect() (*URLOpener, error) {
 	o.once.Do(func() {
 		server := os.Getenv(serverVariable)
 		if server == "" {
-			o.err = errors.New(serverVariable + " is not set, it is the URL of the broker, such as redis://127.0.0.1:5555")
+			o.err = errors.New(serverVariable + " is not set, it is the URL of the broker, such as fila://127.0.0.1:5555")
 			return
+		}
+		if rest, is := strings.CutPrefix(server, "fila"); is { // fila:// is redis://, filas:// is rediss://
+			server = "redis" + rest
 		}
 		opts, err := redis.ParseURL(server)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,9 +29,12 @@ type broker struct {
 	at    atomic.Int64
 }
 
-// openBroker returns the broker of a URL: redis://[user:password@]host:port, rediss:// with TLS, further nodes of a
-// cluster as ?addr=host:port. Errors have no password.
+// openBroker returns the broker of a URL: fila://[user:password@]host:port, filas:// with TLS, further nodes of a
+// cluster as ?addr=host:port; redis:// and rediss:// are the same. Errors have no password.
 func openBroker(text string, connections int) (*broker, error) {
+	if rest, is := strings.CutPrefix(text, "fila"); is {
+		text = "redis" + rest
+	}
 	o, err := redis.ParseClusterURL(text)
 	if err != nil {
 		if u, is := errors.AsType[*url.Error](err); is {

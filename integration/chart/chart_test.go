@@ -226,7 +226,7 @@ func TestEverything(t *testing.T) {
 	}
 	gateway := get[*apps.Deployment](t, objects, "Deployment prod-fila-sqs").Spec.Template
 	env = environment(&gateway.Spec.Containers[0])
-	if env["FILA_URL"] != "redis://prod-fila:5555" || env["FILA_SQS_PUBLIC_URL"] != "https://sqs.example.com" {
+	if env["FILA_URL"] != "fila://prod-fila:5555" || env["FILA_SQS_PUBLIC_URL"] != "https://sqs.example.com" {
 		t.Errorf("%q", env)
 	}
 	for key, selector := range map[string]map[string]string{

@@ -32,7 +32,7 @@ const usage = `fila-outbox moves messages from a table of PostgreSQL to queues o
   fila-outbox sql         prints the statements that setup applies
   fila-outbox             moves rows, until SIGTERM
 
-  export FILA_OUTBOX_DATABASE_URL=postgres://app:password@db/app FILA_URL=redis://fila:5555
+  export FILA_OUTBOX_DATABASE_URL=postgres://app:password@db/app FILA_URL=fila://fila:5555
   fila-outbox setup && fila-outbox
 
 A program enqueues in its own transaction: SELECT fila_enqueue('orders', '{"order": 17}', key => 'acme'). Several may run
@@ -69,7 +69,7 @@ func parse(args []string, log io.Writer) (*settings, error) {
 	s := &settings{}
 	f := flag.NewFlagSet("fila-outbox", flag.ContinueOnError)
 	f.SetOutput(log)
-	f.StringVar(&s.broker, "url", "redis://127.0.0.1:5555", "`URL` of the broker: redis://[user:password@]host:port, rediss:// with TLS; further nodes of a cluster with ?addr=host:port")
+	f.StringVar(&s.broker, "url", "fila://127.0.0.1:5555", "`URL` of the broker: fila://[user:password@]host:port, filas:// with TLS (redis:// and rediss:// are the same); further nodes of a cluster with ?addr=host:port")
 	f.StringVar(&s.db, "database-url", "", "`URL` of PostgreSQL: postgres://user:password@host:port/database?sslmode=verify-full; what it leaves out is taken from PGHOST and the like")
 	f.StringVar(&s.admin, "admin-addr", "", "`address` of /healthz, /readyz and /metrics; empty: none")
 	f.IntVar(&s.workers, "workers", 4, "`number` of batches at a time, 1 to 64, each with a connection to both sides")

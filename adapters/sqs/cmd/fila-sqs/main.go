@@ -27,7 +27,7 @@ import (
 const usage = `fila-sqs serves the API of Amazon SQS from queues of a Fila broker.
 
   fila-sqs                                               # on 127.0.0.1:9324, for a broker on 127.0.0.1:5555
-  FILA_URL=redis://fila:5555 fila-sqs                    # of another host
+  FILA_URL=fila://fila:5555 fila-sqs                    # of another host
   AWS_ENDPOINT_URL_SQS=http://127.0.0.1:9324 your-program
 
 It keeps nothing: run as many as you like, behind any load balancer. Without a file of access keys, requests are not
@@ -71,7 +71,7 @@ func parse(args []string, out io.Writer) (*settings, error) {
 		}
 		f.StringVar(to, name, otherwise, help+" ("+variable+")")
 	}
-	text(&s.url, "url", "redis://127.0.0.1:5555", "`URL` of the broker: redis://[user:password@]host:port, rediss:// with TLS; several nodes of a cluster, by their cluster.client_addr, with ?addr=host:port")
+	text(&s.url, "url", "fila://127.0.0.1:5555", "`URL` of the broker: fila://[user:password@]host:port, filas:// with TLS (redis:// and rediss:// are the same); several nodes of a cluster, by their cluster.client_addr, with ?addr=host:port")
 	text(&s.listen, "listen-addr", "127.0.0.1:9324", "`address` for clients of SQS")
 	text(&s.admin, "admin-addr", "", "`address` of /health, /ready and /metrics; empty: none")
 	text(&s.keys, "keys-file", "", "`file` with access keys: a JSON array of objects with access_key_id, secret_access_key, user and password, the last two of a user of the broker. It is read again when it changes")
@@ -98,7 +98,11 @@ func parse(args []string, out io.Writer) (*settings, error) {
 
 // broker returns how the broker of a URL is reached.
 func broker(s *settings) (*redis.UniversalOptions, error) {
-	o, err := redis.ParseClusterURL(s.url) // it takes several addresses; one is not a cluster
+	address := s.url
+	if rest, is := strings.CutPrefix(address, "fila"); is { // fila:// is redis://, filas:// is rediss://
+		address = "redis" + rest
+	}
+	o, err := redis.ParseClusterURL(address) // it takes several addresses; one is not a cluster
 	if err != nil {
 		if u, is := errors.AsType[*url.Error](err); is {
 			err = u.Err // without the URL, which has the password

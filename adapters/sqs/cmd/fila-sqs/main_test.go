@@ -34,12 +34,15 @@ func TestSettingsThatAreNotValid(t *testing.T) {
 }
 
 func TestTheEnvironmentSetsAndFlagsComeFirst(t *testing.T) {
-	t.Setenv("FILA_URL", "redis://elsewhere:1")
+	t.Setenv("FILA_URL", "filas://elsewhere:1")
 	t.Setenv("FILA_SQS_LISTEN_ADDR", "127.0.0.1:1")
 	var out bytes.Buffer
 	s, err := parse([]string{"-listen-addr", "127.0.0.1:2"}, &out)
-	if err != nil || s.url != "redis://elsewhere:1" || s.listen != "127.0.0.1:2" {
+	if err != nil || s.url != "filas://elsewhere:1" || s.listen != "127.0.0.1:2" {
 		t.Errorf("%+v, %v", s, err)
+	}
+	if o, err := broker(s); err != nil || o.TLSConfig == nil || o.Addrs[0] != "elsewhere:1" {
+		t.Errorf("%+v, %v", o, err)
 	}
 	if _, err := parse([]string{"-help"}, &out); err == nil || !strings.Contains(out.String(), "FILA_SQS_KEYS_FILE") {
 		t.Errorf("%v: %s", err, &out)
