@@ -34,6 +34,9 @@ type row struct {
 	refused error // why it has refused it
 }
 
+// errNull refuses a row for good, since FILA.ENQUEUE has no NULL.
+var errNull = errors.New("NULL among the options: a throttle, a header or an option of the message is NULL")
+
 // group is the queue with the key. Queues have no control characters in their names.
 func (r *row) group() string { return r.queue + "\n" + r.key }
 
@@ -129,7 +132,15 @@ func (r *Relay) read(ctx context.Context, tx pgx.Tx) (rows []*row, more bool, er
 	}
 	rows, err = pgx.CollectRows(found, func(x pgx.CollectableRow) (*row, error) {
 		var r row
-		return &r, x.Scan(&r.id, &r.queue, &r.key, &r.payload, &r.options)
+		var options []pgtype.Text
+		err := x.Scan(&r.id, &r.queue, &r.key, &r.payload, &options)
+		for _, o := range options {
+			if !o.Valid {
+				r.done, r.refused = true, errNull
+			}
+			r.options = append(r.options, o.String)
+		}
+		return &r, err
 	})
 	return rows, len(rows) >= each || len(parts) == partsAtATime, err
 }

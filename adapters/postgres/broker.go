@@ -136,7 +136,8 @@ func (b *broker) enqueue(ctx context.Context, rows []*row, h *held) (err error) 
 	return nil
 }
 
-// errTooMuch is returned for rows that are too much for a transaction, or one of them for a message.
+// errTooMuch is returned for rows that are too much for a transaction, or one of them for a message: each has its own
+// answer when they are enqueued one by one.
 var errTooMuch = errors.New("too much for a transaction")
 
 // alone enqueues one row.
@@ -186,6 +187,9 @@ func together(ctx context.Context, client *redis.Client, part []*row, h *held) (
 		return true, nil
 	}
 	replies, err := exec.Slice()
+	if err != nil && code(err) == "EXECABORT" { // limits are checked at EXEC: a row, or all of them, exceed one
+		return false, errTooMuch
+	}
 	if err != nil {
 		return false, err
 	}

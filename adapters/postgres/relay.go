@@ -296,7 +296,9 @@ func (s *settled) mark(rows []*row) {
 	defer s.mu.Unlock()
 	if len(s.ids) > 0 {
 		for _, r := range rows {
-			_, r.done = s.ids[r.id.Bytes]
+			if _, is := s.ids[r.id.Bytes]; is {
+				r.done = true
+			}
 		}
 	}
 }

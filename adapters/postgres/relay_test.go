@@ -242,6 +242,31 @@ func TestWhatIsRefusedForGoodIsMarkedAndOthersGoOn(t *testing.T) {
 	}
 }
 
+// No row stops the others, whatever is in it, and each has the reason for which it is refused.
+func TestARowThatCannotBeAMessageIsMarkedAndOthersGoOn(t *testing.T) {
+	client, url := sharedBroker.client(t), sharedDB.fresh(t)
+	q, db := queue(t, client), connect(t, url)
+	enqueue(t, db, q, "first", "k")
+	for _, arguments := range []string{
+		"options => '{NULL}'", "throttles => '{a,NULL}'", `headers => '{"a": null}'`,
+		"key => repeat('k', 70000)", `options => ARRAY['THROTTLE', repeat('t', 70000)]`, `headers => jsonb_build_object('h', repeat('h', 5000000))`,
+	} {
+		exec1(t, url, "SELECT fila_enqueue($1, 'x', "+arguments+")", q)
+	}
+	exec1(t, url, "SELECT fila_enqueue($1, 'x', options => '{{COST,10},{MAXATTEMPTS,3}}', key => 'k')", q)
+	enqueue(t, db, q, "last", "k")
+	relaying(t, Config{Database: url}, nil)
+	until(t, "all are moved or marked", func() bool { return number(t, db, waitingRows) == 0 })
+	if got := lease(t, client, q); !slices.Equal(got["k"], []string{"first", "x", "last"}) {
+		t.Errorf("%v", got)
+	}
+	for code, n := range map[string]int64{"NULL": 3, "TOOBIG": 3} {
+		if got := number(t, db, "SELECT count(*) FROM fila_outbox WHERE failed_at IS NOT NULL AND error LIKE $1", code+" %"); got != n {
+			t.Errorf("%d rows have %s, want %d", got, code, n)
+		}
+	}
+}
+
 // figures returns the samples of a registry by name and labels.
 func figures(t *testing.T, r *prometheus.Registry) map[string]float64 {
 	t.Helper()
