@@ -32,8 +32,8 @@ func adminSettings(c *Admin) []setting {
 
 // checkHost checks the name of a host.
 func checkHost(s string) error {
-	if s == "" || strings.ContainsAny(s, "/:@ ") {
-		return fmt.Errorf("must hold names of hosts as in fila.example.com, without a port, not %q", s)
+	if s == "" || strings.ContainsAny(s, "/:@, ") {
+		return fmt.Errorf("must hold names of hosts as in fila.example.com, one in a line, without a port, not %q", s)
 	}
 	return nil
 }

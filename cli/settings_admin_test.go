@@ -41,6 +41,7 @@ func TestAnAdminListenerThatWouldBeOpenIsRefused(t *testing.T) {
 		"two free ports":                   {map[string]string{"admin.listen_addr": "127.0.0.1:0", "server.listen_addr": "127.0.0.1:0"}, false, ""},
 		"a prefix without an end":          {map[string]string{"admin.prefix": "/fila"}, false, "admin.prefix"},
 		"a prefix without a beginning":     {map[string]string{"admin.prefix": "fila/"}, false, "admin.prefix"},
+		"hosts with commas":                {map[string]string{"admin.hosts": "a.example,b.example"}, false, "admin.hosts"},
 		"a host with a port":               {map[string]string{"admin.hosts": "fila.example:5557"}, false, "admin.hosts"},
 		"neither true nor false":           {map[string]string{"admin.plain": "yes"}, false, "true or false"},
 	} {

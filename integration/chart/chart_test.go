@@ -175,7 +175,7 @@ func TestThreeNodes(t *testing.T) {
 		"FILA_CLUSTER__PEERS":          "prod-fila-0=prod-fila-0.prod-fila-nodes.jobs.svc:5575,prod-fila-1=prod-fila-1.prod-fila-nodes.jobs.svc:5575,prod-fila-2=prod-fila-2.prod-fila-nodes.jobs.svc:5575",
 		"FILA_CLUSTER__ADVERTISE_HOST": "$(FILA_CLUSTER__NODE_ID).prod-fila-nodes.jobs.svc",
 		"FILA_CLUSTER__TRUST_NETWORK":  "true",
-		"FILA_ADMIN__HOSTS":            "prod-fila,prod-fila.jobs,prod-fila.jobs.svc",
+		"FILA_ADMIN__HOSTS":            "prod-fila\nprod-fila.jobs\nprod-fila.jobs.svc\nprod-fila.jobs.svc.cluster.local\nprod-fila-0.prod-fila-nodes.jobs.svc\nprod-fila-1.prod-fila-nodes.jobs.svc\nprod-fila-2.prod-fila-nodes.jobs.svc",
 	} {
 		if env[name] != value {
 			t.Errorf("%s is %q, not %q", name, env[name], value)
