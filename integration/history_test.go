@@ -9,34 +9,55 @@ import (
 	"github.com/faisca/fila/internal/testkit"
 )
 
-// aMinute returns the first minute of which the history has 100 ready messages; 0: none. The last moment is left out: a
-// broker that starts within its ten seconds records it again.
-func aMinute(t *testing.T, c *redis.Client, words ...any) int64 {
+// aMinute returns the first minute in whose history a field has a value; 0: none. The last moment is left out: a broker that
+// starts within its ten seconds records it again.
+func aMinute(t *testing.T, c *redis.Client, field string, value int64, history ...any) int64 {
 	t.Helper()
-	list := kit.Do(t, c, append([]any{"FILA.HISTORY", "jobs"}, words...)...).([]any) //nolint:forcetypeassert // the contract guarantees the type
+	list := kit.Do(t, c, history...).([]any) //nolint:forcetypeassert // the contract guarantees the type
 	for _, m := range list[:max(len(list)-1, 0)] {
 		one := kit.Mapped(t, m)
-		if at := one["at"].(int64); at%60_000 == 0 && one["ready"] == int64(100) { //nolint:forcetypeassert // the same
+		if at := one["at"].(int64); at%60_000 == 0 && one[field] == value { //nolint:forcetypeassert // the same
 			return at
 		}
 	}
 	return 0
 }
 
-// withMinute enqueues until the history has a minute, which is then in the store, and returns a condition: it is still known.
+// minutes are the first minutes that the histories of a queue, a fairness key and a throttle have; 0: none.
+type minutes struct{ queue, key, throttle int64 }
+
+func minutesOf(t *testing.T, c *redis.Client) minutes {
+	t.Helper()
+	return minutes{
+		queue:    aMinute(t, c, "ready", 100, "FILA.HISTORY", "jobs"),
+		key:      aMinute(t, c, "ready", 100, "FILA.HISTORY", "jobs", "KEY", "acme"),
+		throttle: aMinute(t, c, "held", 1, "FILA.THROTTLE", "HISTORY", "provider", "RANGE", 3600),
+	}
+}
+
+// withMinute enqueues and leases until the histories have a minute, which is then in the store, and returns a condition: it
+// is still known.
 func withMinute(t *testing.T, c *redis.Client) (known func(c *redis.Client) bool) {
 	t.Helper()
-	kit.Do(t, c, "FILA.QUEUE", "CREATE", "jobs")
+	for _, queue := range []string{"jobs", "mails"} {
+		kit.Do(t, c, "FILA.QUEUE", "CREATE", queue)
+	}
+	kit.Do(t, c, "FILA.THROTTLE", "SET", "provider", "CONCURRENCY", 1)
+	kit.Do(t, c, "FILA.ENQUEUE", "mails", "x", "THROTTLE", "provider")
+	kit.Do(t, c, "FILA.LEASE", "mails", "VISIBILITY", 3_600_000)
 	for range 100 {
 		kit.Do(t, c, "FILA.ENQUEUE", "jobs", "x", "KEY", "acme")
 	}
-	testkit.Eventually(t, "a minute is recorded", func() bool { return aMinute(t, c) != 0 && aMinute(t, c, "KEY", "acme") != 0 })
-	queue, key := aMinute(t, c), aMinute(t, c, "KEY", "acme")
+	var first minutes
+	testkit.Eventually(t, "a minute is recorded", func() bool {
+		first = minutesOf(t, c)
+		return first.queue != 0 && first.key != 0 && first.throttle != 0
+	})
 	kit.Do(t, c, "FILA.ENQUEUE", "jobs", "later", "KEY", "acme") // its reply leaves when the record is in the store
-	return func(c *redis.Client) bool { return aMinute(t, c) == queue && aMinute(t, c, "KEY", "acme") == key }
+	return func(c *redis.Client) bool { return minutesOf(t, c) == first }
 }
 
-// A broker that is killed knows what its queues and keys did until the last minute, and its store is in order.
+// A broker that is killed knows what its queues, keys and throttles did until the last minute, and its store is in order.
 func TestHistoriesSurviveAKill(t *testing.T) {
 	testkit.AtLength(t) // what has changed is written once a minute
 	t.Parallel()
