@@ -16,7 +16,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -197,7 +199,9 @@ func indented(text []byte, prefix string) []byte {
 type Rows struct {
 	p       *Printer
 	columns []string
-	want    []int // how wide the columns would be
+	spare   []string // the optional ones among them, the first to be left out last
+	left    []string // those of them that a table has no room for
+	want    []int    // how wide the columns would be
 	widths  []int
 	pending [][]string // of a table, until their widths are known
 	written int
@@ -215,9 +219,23 @@ const (
 	cellLeast = 20
 )
 
-// Rows begins a list whose tables have these columns. Close ends it.
+// Rows begins a list whose tables have these columns. Those that end in "?" are optional: a table has them where the
+// terminal has room. Those that end in "??" are left out before them, later ones before earlier ones. Close ends the
+// list, and names what was left out.
 func (p *Printer) Rows(columns ...string) *Rows {
-	return &Rows{p: p, columns: columns, want: make([]int, len(columns))}
+	r := &Rows{p: p, columns: make([]string, len(columns)), want: make([]int, len(columns))}
+	var first []string
+	for i, c := range columns {
+		r.columns[i] = strings.TrimRight(c, "?")
+		switch strings.TrimPrefix(c, r.columns[i]) {
+		case "?":
+			r.spare = append(r.spare, r.columns[i])
+		case "??":
+			first = append(first, r.columns[i])
+		}
+	}
+	r.spare = append(r.spare, first...)
+	return r
 }
 
 // Add writes a row.
@@ -256,14 +274,17 @@ func (r *Rows) Show() {
 	}
 	head := make([]string, len(r.columns))
 	for i, name := range r.columns {
-		head[i] = strings.ToUpper(heading(name))
+		head[i] = title(name)
 	}
 	for _, cells := range append([][]string{head}, r.pending...) {
 		for i, c := range cells {
 			r.want[i] = max(r.want[i], uniseg.StringWidth(c))
 		}
 	}
-	r.widths = fitted(r.want, r.p.Width)
+	if !r.headed {
+		r.leave()
+	}
+	r.widths = fitted(shown(r, r.want), shown(r, r.whole()), r.p.Width)
 	if !r.headed {
 		r.headed = true
 		fmt.Fprintln(r.p.w, r.p.bold(r.line(head)))
@@ -274,7 +295,40 @@ func (r *Rows) Show() {
 	r.pending = r.pending[:0]
 }
 
+// leave leaves out optional columns until the others have room to be read.
+func (r *Rows) leave() {
+	for len(r.spare) > 0 && !legible(shown(r, r.want), shown(r, r.whole()), r.p.Width) {
+		last := len(r.spare) - 1
+		r.left = append(r.left, r.spare[last])
+		r.spare = r.spare[:last]
+	}
+	slices.Reverse(r.left)
+}
+
+// whole are the widths of the columns that are no use when cut: ids and times. Those of others are 0.
+func (r *Rows) whole() []int {
+	widths := make([]int, len(r.columns))
+	for i, name := range r.columns {
+		if name == "id" || isTime(name) {
+			widths[i] = r.want[i]
+		}
+	}
+	return widths
+}
+
+// shown are those of one value for each column that the table has.
+func shown[T any](r *Rows, all []T) []T {
+	some := make([]T, 0, len(all))
+	for i, v := range all {
+		if !slices.Contains(r.left, r.columns[i]) {
+			some = append(some, v)
+		}
+	}
+	return some
+}
+
 func (r *Rows) line(cells []string) string {
+	cells = shown(r, cells)
 	padded := make([]string, len(cells))
 	for i, c := range cells {
 		padded[i] = pad(clip(c, r.widths[i]), r.widths[i])
@@ -295,6 +349,12 @@ func (r *Rows) Close(none string) {
 		fmt.Fprintln(r.p.w, "[]")
 	case r.written == 0:
 		r.p.Say("%s", none)
+	case len(r.left) > 0:
+		names := make([]string, len(r.left))
+		for i, name := range r.left {
+			names[i] = title(name)
+		}
+		r.p.Say("not shown, the terminal is too narrow: %s", strings.Join(names, ", "))
 	}
 }
 
@@ -350,14 +410,29 @@ func (p *Printer) Human(name string, v any) string {
 		return quantity(name, n)
 	case name == "share" || name == "fair_share":
 		return fmt.Sprintf("%.1f%%", 100*client.Float(v))
+	case isSignal(name):
+		return strconv.FormatFloat(math.Round(1e4*client.Float(v))/1e4, 'f', -1, 64)
+	case name == "velocity":
+		return strconv.FormatFloat(client.Float(v), 'g', 3, 64) + "/s"
 	case isRate(name):
 		return Escape(client.Text(v)) + "/s"
+	}
+	if counts, ok := v.(client.Map); ok && len(counts) > 0 && !slices.ContainsFunc(counts, func(f client.Field) bool { _, n := f.Value.(int64); return !n }) {
+		items := make([]string, len(counts))
+		for i, f := range counts {
+			items[i] = fmt.Sprintf("%s (%d)", Escape(f.Name), f.Value)
+		}
+		return strings.Join(items, ", ")
 	}
 	if list, ok := v.([]any); ok && !slices.ContainsFunc(list, nested) {
 		if len(list) == 0 {
 			return "-"
 		}
-		return Escape(strings.Join(client.Texts(v), ", "))
+		items := make([]string, len(list))
+		for i, item := range list {
+			items[i] = p.Human(name, item)
+		}
+		return strings.Join(items, ", ")
 	}
 	return Escape(client.Text(v))
 }
@@ -377,6 +452,11 @@ func quantity(name string, n int64) string {
 		return fmt.Sprintf("%d/s", n)
 	}
 	return fmt.Sprint(n)
+}
+
+// isSignal says whether a field is a sum of a signal.
+func isSignal(name string) bool {
+	return slices.Contains([]string{"1m", "5m", "1h", "24h", "all"}, name)
 }
 
 // isRate says whether a field is a number in a second.
@@ -412,7 +492,7 @@ func Size(n int64) string {
 }
 
 func isTime(name string) bool {
-	return strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until") || name == "at"
+	return strings.HasSuffix(name, "_at") || strings.HasSuffix(name, "_until") || name == "at" || name == "upcoming"
 }
 
 // heading is the name of a column whose values have their units.
@@ -422,6 +502,9 @@ func heading(name string) string {
 	}
 	return name
 }
+
+// title is the head of a column.
+func title(name string) string { return strings.ToUpper(heading(name)) }
 
 // Duration is a duration in its two largest units: 40µs, 350ms, 4.2s, 3m20s, 5h10m, 12d3h.
 func Duration(d time.Duration) string {

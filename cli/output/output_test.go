@@ -3,6 +3,7 @@ package output
 import (
 	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,78 @@ func TestNoLineOfATableIsWiderThanTheTerminal(t *testing.T) {
 		}
 		if words := strings.Fields(b.String()); width > 160 && !strings.Contains(strings.Join(words, " "), reason) {
 			t.Errorf("the reason is cut where there is room for it:\n%s", b.String())
+		}
+	}
+}
+
+// On a narrow terminal, optional columns are left out and named, so that the others can be read.
+func TestOptionalColumnsAreLeftOutWhereTheyHaveNoRoom(t *testing.T) {
+	table := func(width int, form Form) string {
+		var b strings.Builder
+		p := New(&b, Options{Form: form, Width: width})
+		rows := p.Rows("name", "keys?", "dead_letters??", "paused_in??", "state")
+		rows.Add(client.Map{{Name: "name", Value: "orders-of-acme"}, {Name: "keys", Value: int64(1)}, {Name: "dead_letters", Value: int64(2)}, {Name: "paused_in", Value: int64(3)}, {Name: "state", Value: "throttled"}})
+		rows.Close("")
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	all := "NAME            KEYS  DEAD_LETTERS  PAUSED_IN  STATE\norders-of-acme  1     2             3          throttled\n"
+	for width, want := range map[int]string{
+		0:  all,
+		56: all,
+		45: "NAME            KEYS  DEAD_LETTERS  STATE\norders-of-acme  1     2             throttled\nnot shown, the terminal is too narrow:\nPAUSED_IN\n",
+		32: "NAME            KEYS  STATE\norders-of-acme  1     throttled\nnot shown, the terminal is too\nnarrow: DEAD_LETTERS, PAUSED_IN\n",
+		25: "NAME            STATE\norders-of-acme  throttled\nnot shown, the terminal\nis too narrow: KEYS,\nDEAD_LETTERS, PAUSED_IN\n",
+	} {
+		if got := table(width, Table); got != want {
+			t.Errorf("%d cells wide:\n%s\nwant:\n%s", width, got, want)
+		}
+	}
+	if got, want := table(25, Plain), "orders-of-acme\t1\t2\t3\tthrottled\n"; got != want {
+		t.Errorf("plain: %q, want %q", got, want)
+	}
+}
+
+// Ids and times are no use when cut: other columns are cut first, down to six cells each.
+func TestIdsAndTimesAreNotCut(t *testing.T) {
+	const id = "01a22828-c767-7cb2-a33d-70b857cb4c4b"
+	for width, whole := range map[int]bool{200: true, 80: true, 74: true, 60: false} {
+		var b strings.Builder
+		p := New(&b, Options{Form: Table, Width: width, Zone: time.UTC})
+		rows := p.Rows("id", "at", "error")
+		rows.Add(client.Map{{Name: "id", Value: id}, {Name: "at", Value: int64(1_796_016_600_000)}, {Name: "error", Value: strings.Repeat("refused ", 20)}})
+		rows.Close("")
+		if err := p.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(b.String(), id) && strings.Contains(b.String(), "2026-11-30 05:30:00"); got != whole {
+			t.Errorf("%d cells wide, whole is %t, want %t:\n%s", width, got, whole, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := uniseg.StringWidth(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d cells on a terminal of %d: %q", n, width, line)
+			}
+		}
+	}
+}
+
+func TestListsAndSumsAreWrittenForPeople(t *testing.T) {
+	p := New(io.Discard, Options{Form: Table, Zone: time.UTC})
+	for _, c := range []struct {
+		name  string
+		value any
+		want  string
+	}{
+		{"upcoming", []any{int64(1_796_016_600_000), int64(1_796_103_000_000)}, "2026-11-30 05:30:00, 2026-12-01 05:30:00"},
+		{"queues", client.Map{{Name: "orders", Value: int64(120)}, {Name: "mails", Value: int64(3)}}, "orders (120), mails (3)"},
+		{"5m", "0.45824817", "0.4582"},
+		{"all", "4", "4"},
+		{"velocity", "-0.00102132373751", "-0.00102/s"},
+	} {
+		if got := p.Human(c.name, c.value); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
 }

@@ -50,7 +50,9 @@ const columnGap = 2
 
 // fitted returns how wide columns are that want these widths, on a terminal of a width; 0: it is not known. The last
 // column may be as wide as there is room. Where there is too little, the widest are made narrower.
-func fitted(want []int, width int) []int {
+//
+// Columns whose least width is what they want stay whole where cutting the others is enough; no other gets below 6.
+func fitted(want, whole []int, width int) []int {
 	widths := slices.Clone(want)
 	for i := range widths {
 		if i < len(widths)-1 || width == 0 {
@@ -58,16 +60,29 @@ func fitted(want []int, width int) []int {
 		}
 	}
 	const least = 6
-	for width > 0 {
-		sum := columnGap * (len(widths) - 1)
-		for _, w := range widths {
-			sum += w
+	for _, floors := range [][]int{whole, make([]int, len(want))} {
+		for over := width > 0; over; {
+			sum, at := columnGap*(len(widths)-1), -1
+			for i, w := range widths {
+				sum += w
+				if w > max(least, floors[i]) && (at < 0 || w > widths[at]) {
+					at = i
+				}
+			}
+			if over = sum > width && at >= 0; over {
+				widths[at]--
+			}
 		}
-		at := slices.Index(widths, slices.Max(widths))
-		if sum <= width || widths[at] <= least {
-			break
-		}
-		widths[at]--
 	}
 	return widths
+}
+
+// legible says whether columns have room on a terminal of a width, those that stay whole as they are and none of the
+// others cut below cellLeast.
+func legible(want, whole []int, width int) bool {
+	sum := columnGap * (len(want) - 1)
+	for i, w := range want {
+		sum += max(whole[i], min(w, cellLeast))
+	}
+	return width == 0 || sum <= width
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faisca/fila/cli/output"
 	"github.com/faisca/fila/internal/client"
 )
 
@@ -16,7 +17,7 @@ func adminRows() []row {
 }
 
 func cronRows() []row {
-	const columns = "name queue expression tz next_at paused_at last_at fired missed last_error"
+	const columns = "name queue expression tz? next_at paused_at? last_at? fired?? missed?? last_error?"
 	return []row{
 		{
 			name: "crons list", short: "List recurring messages",
@@ -158,7 +159,7 @@ a NAME it is the time. fila restore makes a data directory of it.`,
 			name: "audit", short: "Show what administrators have changed, the newest first",
 			long: `The broker keeps the last 1,000 changes: who made them, from where, and the setting before
 and after. It takes the right to FILA.AUDIT.`,
-			wire: "FILA.AUDIT", shape: pages, columns: "at user addr command object before after", none: "no changes",
+			wire: "FILA.AUDIT", shape: pages, columns: "at user?? addr?? command object before? after", none: "no changes",
 			options:  []option{limit()},
 			examples: []string{"fila audit --limit 20", "fila audit -o jsonl"},
 		},
@@ -251,6 +252,9 @@ func (c *call) listClients() error {
 			var v any = text
 			if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 				v = n
+			}
+			if n, seconds := v.(int64); seconds && c.out.People() && (name == "age" || name == "idle") {
+				v = output.Duration(time.Duration(n) * time.Second)
 			}
 			m = append(m, client.Field{Name: name, Value: v})
 		}

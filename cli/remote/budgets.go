@@ -7,7 +7,7 @@ func budgetRows() []row {
 			long: `WAITING are the fairness keys that have come up and that the budget did not cover; fila
 explain says what one of them needs. RESERVED is what live leases hold, AVAILABLE the
 balance less that. -o json has all fields.`,
-			wire: "FILA.BUDGET LIST", shape: pages, columns: "name balance reserved available waiting credited spent low refill every next_at", none: "no budgets",
+			wire: "FILA.BUDGET LIST", shape: pages, columns: "name balance? reserved? available waiting credited? spent low? refill? every? next_at?", none: "no budgets",
 			options:  []option{{"match", "MATCH", text, "only budgets that match a `pattern`"}, limit()},
 			examples: []string{"fila budgets list", "fila budgets list --match 'tenant-*' -o jsonl"},
 		},

@@ -19,7 +19,7 @@ func deadRows() []row {
 			long: `Errors that differ only in numbers, ids, quoted strings, hosts, addresses and paths have one
 cause, unless the worker or a hook has named another. What is shown as the cause is what
 fila browse --cause and fila redrive --cause take.`,
-			wire: "FILA.BROWSE $DLQ GROUP ERROR", run: (*call).errors, columns: "count cause first_at last_at id queues", none: "no errors in $DLQ",
+			wire: "FILA.BROWSE $DLQ GROUP ERROR", run: (*call).errors, columns: "count cause first_at?? last_at? id?? queues?", none: "no errors in $DLQ",
 			options:  []option{{"key", "KEY", text, "only messages of a fairness `key`"}, {"since", "SINCE", when, "only those enqueued since a `time`, or an age such as 24h"}},
 			examples: []string{"fila errors orders.dlq", "fila errors orders.dlq --since 24h -o json"},
 		},

@@ -2,7 +2,7 @@ package remote
 
 import "github.com/faisca/fila/internal/client"
 
-const keyColumns = "key depth leased delayed weight share fair_share state oldest_ms delivered"
+const keyColumns = "key depth leased delayed? weight? share fair_share? state oldest_ms delivered?"
 
 func keyRows() []row {
 	return []row{
@@ -51,7 +51,7 @@ func keyRows() []row {
 }
 
 func throttleRows() []row {
-	const columns = "key pattern instances rate burst concurrency limit tokens held waiting held_until passed refused waited_ms"
+	const columns = "key pattern?? instances?? rate burst? concurrency? limit?? tokens held waiting held_until? passed? refused? waited_ms?"
 	return []row{
 		{
 			name: "throttles list", short: "List throttles with their limits and what they hold back",
@@ -111,7 +111,7 @@ restart.`,
 }
 
 func signalRows() []row {
-	const columns = "subject name 1m 5m 1h 24h all velocity updated_at"
+	const columns = "subject name 1m 5m 1h 24h all velocity? updated_at?"
 	return []row{
 		{
 			name: "signals list", short: "List signals, sums that fade with time",

@@ -17,7 +17,7 @@ import (
 	"github.com/faisca/fila/internal/client"
 )
 
-const messageColumns = "id status key attempt enqueued_at ready_at error payload"
+const messageColumns = "id status key attempt? enqueued_at?? ready_at?? error? payload"
 
 func messageRows() []row {
 	return []row{

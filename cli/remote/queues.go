@@ -15,7 +15,7 @@ func queueRows() []row {
 			long: `A dead-letter queue is shown with its queue, as dead_letters; --all lists it by itself as
 well. Troubles are why an operator should look at a queue, the most urgent first.`,
 			wire: "FILA.FIGURES", run: (*call).listQueues,
-			columns: "name ready delayed leased dead_letters keys waiters paused_in paused_out dlq state troubles reason", none: "no such queues",
+			columns: "name ready delayed? leased? dead_letters? keys? waiters?? paused_in?? paused_out?? dlq?? state troubles? reason?", none: "no such queues",
 			options:  listOptions(),
 			examples: []string{"fila queues list --trouble any --by trouble --limit 20", "fila queues list --match 'ord*' -o json"},
 		},

@@ -37,7 +37,7 @@ func scriptRows() []row {
 	return []row{
 		{
 			name: "scripts list", args: "[QUEUE]", short: "List the hooks of queues with how they fare",
-			run: (*call).listScripts, columns: "queue hook state calls errors recalled p50_us p99_us last_error version", none: "no scripts",
+			run: (*call).listScripts, columns: "queue hook state calls errors recalled?? p50_us?? p99_us? last_error? version??", none: "no scripts",
 			examples: []string{"fila scripts list", "fila scripts list orders -o json"},
 		},
 		{

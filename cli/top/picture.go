@@ -193,7 +193,7 @@ func (v *View) fit(lines, foot []string) []string {
 	return lines
 }
 
-// totals is the line of sums.
+// totals is the line of sums. What must not be missed comes before the sums: a narrow terminal cuts the line.
 func totals(f *Figures) string {
 	t := f.Totals
 	parts := []string{}
@@ -202,17 +202,17 @@ func totals(f *Figures) string {
 	} else {
 		parts = append(parts, "queue "+output.Escape(f.Queue))
 	}
+	if f.More {
+		parts = append(parts, fmt.Sprintf("the first %d", len(f.Items)))
+	}
+	if w := t.Get("writable"); w != nil && t.Int("writable") != 1 {
+		parts = append(parts, "NOT WRITABLE")
+	}
 	for _, name := range []string{"ready", "delayed", "leased", "dead", "keys"} {
 		parts = append(parts, name+" "+Short(t.Float(name)))
 	}
 	if n := t.Float("keys_without_credit"); n > 0 {
 		parts = append(parts, "without credit "+Short(n))
-	}
-	if w := t.Get("writable"); w != nil && t.Int("writable") != 1 {
-		parts = append(parts, "NOT WRITABLE")
-	}
-	if f.More {
-		parts = append(parts, fmt.Sprintf("the first %d", len(f.Items)))
 	}
 	return strings.Join(parts, "   ")
 }
