@@ -10,6 +10,13 @@ export function count(n: number): string {
 	return whole.format(n);
 }
 
+const exact = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 12 });
+
+/** figure writes a number as it was set: 1,000,000, 0.001. */
+export function figure(n: number): string {
+	return exact.format(n);
+}
+
 /** short writes a number in a few characters: 1,234, 12.3k, 4.56M. */
 export function short(n: number): string {
 	const abs = Math.abs(n);

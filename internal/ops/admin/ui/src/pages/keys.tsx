@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import type { Bytes, Fields } from "../api";
 import { useReply } from "../app";
 import type { Action } from "../app";
-import { ago, count, duration, plural, short, spoken, stamped } from "../format";
+import { ago, count, duration, figure, plural, short, spoken, stamped } from "../format";
 import { refine, to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Actions, Badge, Card, Choice, Code, Empty, Facts, Failure, Loading, Num, Pager, Search, Share, Table, Time } from "../ui";
@@ -98,10 +98,10 @@ function columns(queue: Bytes, max: number): Column<Fields>[] {
 	];
 }
 
-/** Why is the state of a key with its reason. */
+/** Why is the state of a key with its reason. That of a key that could deliver is the queue's, which its page says once. */
 export function Why({ queue, k }: { queue: Bytes; k: Fields }) {
 	const state = text(k.state);
-	const reason = state === "ready" ? "" : spoken(text(k.reason));
+	const reason = state === "ready" || state === "no_consumer" ? "" : spoken(text(k.reason));
 	return (
 		<span class="why">
 			<State state={state} />
@@ -196,7 +196,7 @@ export function KeyTables({ k }: { k: Fields }) {
 					<Table caption="Throttles that do not admit the next message" rows={maps(k.blocked_by)} id={(t) => key(bytes(t.throttle))} columns={[
 						{ name: "Throttle", head: true, cell: (t) => <a href={to(["throttles", bytes(t.throttle)])}>{text(t.throttle)}</a> },
 						{ name: "Leases", right: true, cell: (t) => (t.concurrency === null ? count(num(t.in_use)) : `${count(num(t.in_use))} of ${text(t.limit ?? t.concurrency)}`) },
-						{ name: "Rate", right: true, cell: (t) => (t.rate === null ? "–" : `${text(t.rate)}/s`) },
+						{ name: "Rate", right: true, cell: (t) => (t.rate === null ? "–" : `${figure(num(t.rate))}/s`) },
 						{ name: "Next token", right: true, cell: (t) => (t.next_token_at === null ? "–" : ago(maybe(t.next_token_at))) },
 					]} />
 				</>

@@ -14,7 +14,7 @@ export function Latency() {
 	const rows = list(latest.data).map(list);
 	const chosen = event || text(rows[0]?.[0]);
 	const history = useReply(why === "" && chosen !== "" ? ["LATENCY", "HISTORY", chosen] : null, 5000);
-	const doctor = useReply(why === "" ? ["LATENCY", "DOCTOR"] : null, 15000);
+	const doctor = useReply(why === "" && rows.length > 0 ? ["LATENCY", "DOCTOR"] : null, 15000);
 	const histogram = useReply(why === "" ? ["LATENCY", "HISTOGRAM"] : null, 5000);
 	const points = list(history.data).map(list);
 	const times = points.map((p) => num(p[0]) * 1000);
@@ -42,10 +42,12 @@ export function Latency() {
 						)}
 						{points.length > 1 && <Charts times={times} charts={[{ title: `The longest ${chosen} of each second`, unit: "ms", series: [{ name: "ms", color: "--c1", values: points.map((p) => num(p[1])) }] }]} />}
 					</Card>
-					<Card title="What the broker says">
-						<Failure error={doctor.error} />
-						<pre class="payload" tabIndex={0} aria-label="Report">{spoken(text(doctor.data))}</pre>
-					</Card>
+					{rows.length > 0 && (
+						<Card title="What the broker says">
+							<Failure error={doctor.error} />
+							<pre class="payload" tabIndex={0} aria-label="Report">{spoken(text(doctor.data))}</pre>
+						</Card>
+					)}
 					<Card title="Commands" note="time until the reply may be sent, without waiting for messages">
 						<Failure error={histogram.error} />
 						<Table caption="Durations of commands" rows={commands} id={(c) => c.name} empty={<Empty title="No command was counted." />} columns={[

@@ -9,7 +9,7 @@ import { parsed, Tree } from "../json";
 import { ago, count, duration, plural, size } from "../format";
 import { to } from "../route";
 import { ActionButton, Actions, Badge, Card, Choice, Copy, Empty, Facts, Failure, Loading, Table, Time } from "../ui";
-import { bytes, fields, list, maybe, num, pairs, raw, text } from "../value";
+import { bytes, fields, list, maps, maybe, num, pairs, raw, text } from "../value";
 import { KeyTables, Reason, State } from "./keys";
 import { statusTone } from "./messages";
 import { TimeLine } from "./timeline";
@@ -69,13 +69,14 @@ export function Message({ queue, id }: { queue: Bytes; id: Bytes }) {
 	}
 	const m = asked.data as Fields;
 	const e = (reasons.data ?? null) as Fields | null;
+	const told = text(maps(m.attempts).at(-1)?.error) === text(m.error); // by the time line
 	return (
 		<Card title={<span class="mono">{text(id)}</span>} actions={<Actions><Copy text={text(id)} label="Copy the id" />{messageActions(queue, id, m, asked.reload).map((a) => <ActionButton key={a.label} action={a} />)}</Actions>}>
 			<p class="explain">
 				<Badge tone={statusTone[text(m.status)] ?? "quiet"}>{text(m.status)}</Badge>{" "}
 				{text(m.status) === "dead" ? "It stays here until it is redriven, cancelled or purged." : done ? "It was acked. What is known of it is kept for the KEEPDONE of the queue." : e && <><State state={text(e.state)} /> <Reason queue={queue} k={e} />{maybe(e.position) !== null && num(e.position) > 0 && ` · ${plural(num(e.position), "message")} of its key before it`}</>}
 			</p>
-			{m.error !== null && m.error !== undefined && <p class="failure"><strong>{text(m.reason) ? `Died: ${text(m.reason)}.` : "Last error."}</strong> {text(m.error)}</p>}
+			{m.error !== null && m.error !== undefined && !told && <p class="failure"><strong>{text(m.reason) ? `Died: ${text(m.reason)}.` : "Last error."}</strong> {text(m.error)}</p>}
 			<TimeLine m={m} />
 			<h3>Facts</h3>
 			<Facts facts={facts(queue, m)} />

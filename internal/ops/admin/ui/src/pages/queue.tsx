@@ -183,7 +183,7 @@ function QueueFigures({ q, dlq }: { q: Fields; dlq: boolean }) {
 				<Figure name="Out" value={now("delivered")} unit="/s" />
 				<Figure name="Oldest ready" value={num(q.ready) ? duration(maybe(q.oldest_ready_ms)) : "–"} />
 				<Figure name="Wait p50, p99" value={some ? `${micros(num(q.wait_p50_us))}, ${micros(num(q.wait_p99_us))}` : "–"} hint="From being ready until the delivery, since the broker started" />
-				<Figure name="Work p50, p99" value={some ? `${micros(num(q.work_p50_us))}, ${micros(num(q.work_p99_us))}` : "–"} hint="From the delivery until the end of the lease, since the broker started" />
+				<Figure name="Work p50, p99" value={num(q.work_p99_us) > 0 ? `${micros(num(q.work_p50_us))}, ${micros(num(q.work_p99_us))}` : "–"} hint="From the delivery until the end of the lease, since the broker started" />
 			</Figures>
 	);
 }

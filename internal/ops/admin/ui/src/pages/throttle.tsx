@@ -5,7 +5,7 @@ import { run } from "../api";
 import type { Bytes, Fields } from "../api";
 import { useReply, useTitle } from "../app";
 import { Charts } from "../chart";
-import { count, duration } from "../format";
+import { count, duration, figure } from "../format";
 import { levels, rates, record, recorded } from "../history";
 import { to } from "../route";
 import type { Route } from "../route";
@@ -84,7 +84,7 @@ export function ThrottlePage({ name, route }: { name: Bytes; route: Route }) {
 		<Page title={text(name)} crumbs={crumbs} actions={<Actions>{throttleActions(t, asked.reload)}</Actions>}>
 			<Card>
 				<Facts facts={[
-					["Rate", t.rate === null ? "no limit" : `${text(t.rate)}/s, at most ${text(t.burst)} at once${num(t.by_cost) ? ", by cost" : ""}`],
+					["Rate", t.rate === null ? "no limit" : `${figure(num(t.rate))}/s, at most ${count(num(t.burst))} at once${num(t.by_cost) ? ", by cost" : ""}`],
 					["Tokens", t.rate === null ? "–" : count(Math.floor(num(t.tokens)))],
 					["Leases", <Leases t={t} />],
 					["Goes on", <Next t={t} />],
