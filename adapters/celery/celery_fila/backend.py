@@ -29,7 +29,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.functional import retry_over_time
 from kombu.utils.objects import cached_property
 
-from .connections import Pipeline, no_queue
+from .connections import LOST, Pipeline, no_queue
 from .transport import fields
 
 logger = get_logger(__name__)
@@ -70,7 +70,7 @@ class FilaBackend(KeyValueStoreBackend):
     @cached_property
     def stores(self):
         """Results that are on their way."""
-        stores = Pipeline(self.client.connection_pool, first=[self._create()])
+        stores = Pipeline(self.client.connection_pool, first=[self._create()], retried=self._retried)
         worker_process_shutdown.connect(lambda **kwargs: stores.close(), weak=False)
         return stores
 
@@ -85,9 +85,13 @@ class FilaBackend(KeyValueStoreBackend):
 
     def _run(self, *commands):
         """Sends commands, again for a while if the broker cannot be reached, and returns their replies."""
+        return self._retried(self._run_once, *commands)
+
+    def _retried(self, function, *args):
+        """Calls a function, again for a while if the broker cannot be reached."""
         policy = self.retry_policy
         return retry_over_time(
-            self._run_once, (redis.ConnectionError, redis.TimeoutError), commands,
+            function, LOST, args,
             max_retries=policy["max_retries"], interval_start=policy["interval_start"],
             interval_step=policy["interval_step"], interval_max=policy["interval_max"],
         )

@@ -81,10 +81,11 @@ class Pipeline:
     # How many commands may be without a reply before the next one waits.
     LIMIT = 1000
 
-    def __init__(self, pool, before_close=lambda pipeline: None, first=()):
+    def __init__(self, pool, before_close=lambda pipeline: None, first=(), retried=lambda connect: connect()):
         """Calls before_close(self) before a connection is closed, so that whoever watches fileno() can stop. The commands
-        of first are sent on each new connection; their replies are passed over."""
-        self._pool, self._before_close, self._first = pool, before_close, first
+        of first are sent on each new connection; their replies are passed over. retried calls its argument, which
+        connects, as often as it wants to until it raises none of LOST."""
+        self._pool, self._before_close, self._first, self._retried = pool, before_close, first, retried
         self._begin()
         _all.add(self)
 
@@ -112,7 +113,7 @@ class Pipeline:
             self._open.append([command, replied, False])
             try:
                 if self._connection is None:
-                    self._connect()
+                    self._retried(self._connect)
                 self._connection.send_command(*command)
             except LOST:
                 self._send_again()
@@ -174,6 +175,7 @@ class Pipeline:
             self._open.clear()
 
     def _connect(self):
+        self._drop()
         self._connection = self._pool.make_connection()
         self._connection.connect()
         for command in self._first:
@@ -197,7 +199,7 @@ class Pipeline:
             logger.error("%d commands to the broker are lost with their connections", lost)
         self._open = deque([command, replied, True] for command, replied, again in self._open if not again)
         try:
-            self._connect()
+            self._retried(self._connect)
             for command, *_ in self._open:
                 self._connection.send_command(*command)
         except LOST:

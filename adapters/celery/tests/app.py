@@ -50,13 +50,16 @@ def noted(line):
     note(line)
 
 
-@app.task(acks_late=True)
-def held(line, until):
+def hold(line, until):
     """Works until a file exists."""
     note(line + " began")
     while not os.path.exists(until):
         time.sleep(0.02)
     note(line + " ended")
+
+
+held = app.task(hold, name="app.held", acks_late=True)
+held_acked = app.task(hold, name="app.held_acked")
 
 
 @app.task(bind=True, acks_late=True)

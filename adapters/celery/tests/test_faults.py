@@ -53,6 +53,19 @@ class TestFaults(unittest.TestCase):
         self.assertEqual(self.fila.call("FILA.QUEUE", "INFO", "celery")["ready"], 0)
         worker.kill()
 
+    def test_a_task_that_ends_while_the_broker_is_away(self):
+        """Its result is stored when the broker is back, also where the task was acked before it ran."""
+        worker = self.worker("only@test", "-c", "4").ready()
+        results = [self.app.held_acked.delay(str(i), self.end) for i in range(4)]
+        until("they have begun", lambda: len(self.noted()) == 4)
+        self.fila.kill()
+        open(self.end, "w").close()
+        until("they have ended", lambda: len(self.noted()) == 8)
+        time.sleep(1)  # their results find no broker
+        self.fila.start()
+        self.assertEqual([r.get(timeout=patience()) for r in results], [None] * 4)
+        worker.kill()
+
     def test_a_worker_that_stops_in_order(self):
         """It ends what it does and gives back what it has not begun, at once."""
         worker = self.worker("leaving@test", "-c", "1", "--prefetch-multiplier", "8").ready()
