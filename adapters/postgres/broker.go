@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -146,8 +147,31 @@ func alone(ctx context.Context, client *redis.Client, r *row, h *held) error {
 	if err == nil && reply == "QUEUED" {
 		return errors.New("FILA.ENQUEUE is in a transaction that was left open")
 	}
+	if err != nil && len(r.payload) > batchBytes && (judge(err) == brokerIs || strings.Contains(err.Error(), "Protocol error")) {
+		err = tooLong(ctx, client, r, err)
+	}
 	return h.note(r, err)
 }
+
+// tooLong returns what the error of a connection was that ended while a long row was sent. A broker ends a connection with
+// a command that exceeds its limit, and its refusal is often not read; such a row would stop all others.
+func tooLong(ctx context.Context, client *redis.Client, r *row, err error) error {
+	const setting = "limits.command_bytes"
+	answer, failed := client.ConfigGet(ctx, setting).Result()
+	if judge(failed) == brokerIs {
+		return err
+	}
+	if limit, unknown := strconv.Atoi(answer[setting]); unknown == nil && limit >= len(r.payload) {
+		return err
+	}
+	return tooBig(fmt.Sprintf("TOOBIG too big: payload of %d bytes: the broker has ended the connection", len(r.payload)))
+}
+
+// tooBig is a refusal that could not be read.
+type tooBig string
+
+func (e tooBig) Error() string { return string(e) }
+func (tooBig) RedisError()     {}
 
 // together enqueues rows in a transaction. With again it has changed nothing and noted why for some of them: those that are
 // left are to be tried once more.
