@@ -285,12 +285,38 @@ func TestValuesThatAreWrongAreNamed(t *testing.T) {
 		{"nodes: 2\nauth: { password: x }", "/nodes"},
 		{"node: 3\nauth: { password: x }", "node"},
 		{"nodes: 3\nauth: { password: x }\nnetworkPolicy: { enabled: false }", "all that reaches the port between nodes"},
+		{"auth: { password: x }\nsettings: { server.listen_addr: '0.0.0.0:7000' }", "settings: server.listen_addr"},
+		{"auth: { password: x }\nsettings: { storage.path: /tmp/x }", "settings: storage.path"},
+		{"auth: { password: x }\nsettings: { auth.password: y }", "settings: auth.password"},
 		{"auth: { password: x }\nsqs: { enabled: true }", "sqs.keysSecret"},
 		{"auth: { password: x }\nstorage: { size: 20 GB }", "/storage/size"},
 	} {
 		if _, err := render(t, c.values); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, without %q", c.values, err, c.says)
 		}
+	}
+}
+
+// A variable that is there twice is refused by the server, or one of its values is taken silently.
+func TestASettingTakesThePlaceOfTheCharts(t *testing.T) {
+	objects, err := render(t, "nodes: 3\nauth: { password: x }\ntls: { secret: s }\nsettings: { admin.hosts: fila.example.com, server.shutdown_timeout_ms: 100000, tls.auth_clients: optional, log.level: debug }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := get[*apps.StatefulSet](t, objects, "StatefulSet prod-fila").Spec.Template.Spec
+	if *pod.TerminationGracePeriodSeconds <= 100 {
+		t.Errorf("a broker that may take 100 s to stop is killed after %d s", *pod.TerminationGracePeriodSeconds)
+	}
+	c := &pod.Containers[0]
+	seen := map[string]int{}
+	for _, v := range c.Env {
+		if seen[v.Name]++; seen[v.Name] == 2 {
+			t.Errorf("%s is there twice", v.Name)
+		}
+	}
+	env := environment(c)
+	if !strings.HasSuffix(env["FILA_ADMIN__HOSTS"], "\nfila.example.com") || env["FILA_TLS__AUTH_CLIENTS"] != "optional" {
+		t.Errorf("%q", env)
 	}
 }
 

@@ -42,6 +42,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if and (gt (int .Values.nodes) 1) (not .Values.cluster.secret) (not .Values.networkPolicy.enabled) }}
 {{- fail "cluster: all that reaches the port between nodes can read and change everything: name certificates in cluster.secret, or leave networkPolicy.enabled" }}
 {{- end }}
+{{- range $setting, $value := .Values.settings }}
+{{- if has $setting (list "server.listen_addr" "storage.path" "auth.password" "admin.listen_addr" "admin.tls" "admin.prefix" "tls.listen_addr" "tls.cert_file" "tls.key_file" "cluster.node_id" "cluster.peers" "cluster.advertise_host" "cluster.cert_file" "cluster.key_file" "cluster.ca_file" "cluster.trust_network") }}
+{{- fail (printf "settings: %s is what the chart itself sets, and its services and probes rely on: leave it out" $setting) }}
+{{- end }}
+{{- end }}
 {{- if and .Values.sqs.enabled (not .Values.sqs.keysSecret) }}
 {{- fail "sqs.keysSecret: name a secret with the key \"keys.json\", the access keys of the gateway" }}
 {{- end }}
