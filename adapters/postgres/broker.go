@@ -164,14 +164,14 @@ func tooLong(ctx context.Context, client *redis.Client, r *row, err error) error
 	if limit, unknown := strconv.Atoi(answer[setting]); unknown == nil && limit >= len(r.payload) {
 		return err
 	}
-	return tooBig(fmt.Sprintf("TOOBIG too big: payload of %d bytes: the broker has ended the connection", len(r.payload)))
+	return tooBigError(fmt.Sprintf("TOOBIG too big: payload of %d bytes: the broker has ended the connection", len(r.payload)))
 }
 
-// tooBig is a refusal that could not be read.
-type tooBig string
+// tooBigError is a refusal that could not be read.
+type tooBigError string
 
-func (e tooBig) Error() string { return string(e) }
-func (tooBig) RedisError()     {}
+func (e tooBigError) Error() string { return string(e) }
+func (tooBigError) RedisError()     {}
 
 // together enqueues rows in a transaction. With again it has changed nothing and noted why for some of them: those that are
 // left are to be tried once more.
