@@ -196,7 +196,7 @@ func (p *patient) queues(trouble, one, many string, advice func(g, first client.
 			what = fmt.Sprintf("%d queues %s", n, many)
 		}
 		what += ": " + counted("%d messages", g.Int("messages"))
-		if old := g.Int("oldest_ms"); old > 0 {
+		if old := g.Int("oldest_ms"); old > 0 && trouble != "dead" { // it is the age of what is ready, not of dead letters
 			what += ", the oldest is ready for " + output.Duration(time.Duration(old)*time.Millisecond)
 		}
 		lists := ""

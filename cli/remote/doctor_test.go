@@ -139,7 +139,7 @@ func TestTheDoctorGroupsQueuesByTheirTroubles(t *testing.T) {
 			"consumers", group("no_consumer", 500), "500 queues have no consumer: 7 messages, the oldest is ready for 1m30s; most are in orders (4), mails (3)",
 			"start workers, such as `fila work orders -- PROGRAM`; `fila queues list --trouble no_consumer` lists them",
 		},
-		"dead letters": {"dead", group("dead", 2), "2 queues have dead letters", "`fila errors orders.dlq` groups them"},
+		"dead letters": {"dead", group("dead", 2), "2 queues have dead letters: 7 messages; most are in orders (4), mails (3)", "`fila errors orders.dlq` groups them"},
 		"throttled for long": {
 			"waiting", group("late", 2, with("state", "throttled"), with("reason", "throttled, all are stopped")), "orders: throttled, all are stopped",
 			"more workers do not help; `fila queues list --trouble late --state throttled` lists them",

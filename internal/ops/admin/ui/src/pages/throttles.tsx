@@ -1,6 +1,6 @@
 import type { Bytes, Fields } from "../api";
 import type { Action, Values } from "../app";
-import { ago, count, duration, exactTime, figure, percent, plural } from "../format";
+import { ago, count, duration, exactTime, figure, percent, plural, short } from "../format";
 import { to } from "../route";
 import type { Route } from "../route";
 import { ActionButton, Badge, Empty, Level, Num } from "../ui";
@@ -78,7 +78,7 @@ export function Throttles({ route }: { route: Route }) {
 				{ name: "Throttle", head: true, wide: true, sort: (t) => text(t.key), cell: (t) => <Name t={t} /> },
 				{ name: "Tokens", hint: "In the bucket, and how many it gets a second", sort: (t) => num(t.tokens), cell: (t) => (t.rate === null ? <span class="zero">–</span> : (
 					<span class="gauge"><Level value={num(t.tokens)} max={num(t.burst)} tone={num(t.tokens) < 1 ? "wait" : undefined} label={`${text(t.tokens)} of ${text(t.burst)} tokens`} />
-						<span>{count(Math.floor(num(t.tokens)))} of {count(num(t.burst))}<small> {figure(num(t.rate))}/s</small></span></span>
+						<span>{short(Math.floor(num(t.tokens)))} of {short(num(t.burst))}<small> {num(t.rate) < 10_000 ? figure(num(t.rate)) : short(num(t.rate))}/s</small></span></span>
 				)) },
 				{ name: "Goes on", right: true, hint: "At the end of its hold, or when the next token comes", sort: (t) => Math.max(num(t.held_until), num(t.next_at)), cell: (t) => <Next t={t} /> },
 				{ name: "Leases", sort: (t) => num(t.held), cell: (t) => <Leases t={t} /> },

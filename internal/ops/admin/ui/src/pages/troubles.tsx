@@ -93,7 +93,7 @@ export function Attention({ groups }: { groups: Fields[] }) {
 					},
 				},
 				{ name: "Messages", right: true, cell: (g) => count(num(g.messages)) },
-				{ name: "Oldest", hint: "How long the oldest ready message of these queues waits", right: true, cell: (g) => duration(maybe(g.oldest_ms)) },
+				{ name: "Oldest", hint: "How long the oldest ready message of these queues waits", right: true, cell: (g) => (text(g.trouble) === "dead" ? "–" : duration(maybe(g.oldest_ms))) },
 				{ name: "First", broad: true, cell: (g) => <First queues={pairs(g.first)} more={num(g.queues)} all={to([], { show: text(g.trouble), sort: "-State" })} dead={text(g.trouble) === "dead"} /> },
 			]} />
 		</Card>
