@@ -15,7 +15,7 @@ import (
 
 // Config is what a relay needs.
 type Config struct {
-	// Broker is the URL of the broker: redis://[user:password@]host:port, rediss:// with TLS, further nodes of a cluster as
+	// Broker is the URL of the broker: fila://[user:password@]host:port, filas:// with TLS, further nodes of a cluster as
 	// ?addr=host:port. Its user needs the right to produce to the queues, and to FILA.QUEUE INFO for a warning.
 	Broker string
 	// Database is the URL of PostgreSQL, or its settings as key=value; what it leaves out is taken from PGHOST and the like.
