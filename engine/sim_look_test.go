@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -151,7 +152,12 @@ func (s *sim) reschedule(cl *simClient) {
 	s.oracle.handed[m.id] = true
 	s.oracle.trace("client %d reschedules %s in %s by %v", cl.client.ID, m.tag, req.Queue, req.Delay)
 	var at time.Time
-	s.submit(cl, func(tx *Tx) (err error) { at, err = tx.Reschedule(req); return err }, func(err error) {
+	s.submit(cl, func(tx *Tx) (err error) {
+		if at, err = tx.Reschedule(req); err == nil {
+			delete(s.gatherers, req.Queue+path.Dir(m.tag)[1:]) // of its key, which becomes ready anew
+		}
+		return err
+	}, func(err error) {
 		s.oracle.trace("rescheduled %s to %v: %v", m.tag, at, err)
 		m.moving = max(m.moving-1, 0)
 		switch {
