@@ -88,7 +88,7 @@ func (o *defaultOpener) connect() (*URLOpener, error) {
 			o.err = errors.New(serverVariable + " is not set, it is the URL of the broker, such as fila://127.0.0.1:5555")
 			return
 		}
-		if rest, is := strings.CutPrefix(server, "fila"); is { // fila:// is redis://, filas:// is rediss://
+		if rest, ours := strings.CutPrefix(server, "fila"); ours { // the schemes of Fila are those of Redis
 			server = "redis" + rest
 		}
 		opts, err := redis.ParseURL(server)

@@ -74,12 +74,15 @@ class Pipeline:
     """A connection of a process whose commands are sent at once, in order, and whose replies are read later.
 
     A worker goes on with the next task while the broker writes to its disk, and the broker writes much at a time. What has
-    no reply when the connection is lost is sent once more on another one; what fails then, too, is given up. So only
-    what may be done twice is sent. Safe for use by several threads.
+    no reply when the connection is lost is sent again on another one. So only what may be done several times is sent. Safe
+    for use by several threads.
     """
 
     # How many commands may be without a reply before the next one waits.
     LIMIT = 1000
+
+    # How often a command is sent at most, each time on a connection of its own.
+    TIMES = 5
 
     def __init__(self, pool, before_close=lambda pipeline: None, first=(), retried=lambda connect: connect()):
         """Calls before_close(self) before a connection is closed, so that whoever watches fileno() can stop. The commands
@@ -92,7 +95,7 @@ class Pipeline:
     def _begin(self):
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._open = deque()  # [command, what its reply is given to, whether it has been sent again], in their order
+        self._open = deque()  # [command, what its reply is given to, how often it was sent], in their order
         self._connection = None
         self._watcher, self._sent = None, threading.Event()
 
@@ -110,7 +113,7 @@ class Pipeline:
         one fails as well."""
         with self._locked():
             self.collect(wait=len(self._open) >= self.LIMIT)
-            self._open.append([command, replied, False])
+            self._open.append([command, replied, 1])
             try:
                 if self._connection is None:
                     self._retried(self._connect)
@@ -192,12 +195,12 @@ class Pipeline:
             self._connection = None
 
     def _send_again(self):
-        """Sends what has no reply on another connection. What was sent again before is given up."""
+        """Sends what has no reply on another connection. What was sent too often is given up: it may be what ends them."""
         self._drop()
-        lost = sum(again for *_, again in self._open)
-        if lost:
-            logger.error("%d commands to the broker are lost with their connections", lost)
-        self._open = deque([command, replied, True] for command, replied, again in self._open if not again)
+        again = deque([command, replied, times + 1] for command, replied, times in self._open if times < self.TIMES)
+        if len(again) < len(self._open):
+            logger.error("%d commands to the broker are lost with their connections", len(self._open) - len(again))
+        self._open = again
         try:
             self._retried(self._connect)
             for command, *_ in self._open:

@@ -1,9 +1,12 @@
 """What is lost, and what comes again, when a worker or the broker is killed."""
 
+import signal
 import tempfile
+import threading
 import time
 import unittest
 
+from celery.result import AsyncResult
 from harness import Fila, Worker, application, patience, until
 
 
@@ -65,6 +68,30 @@ class TestFaults(unittest.TestCase):
         self.fila.start()
         self.assertEqual([r.get(timeout=patience()) for r in results], [None] * 4)
         worker.kill()
+
+    def test_a_result_that_is_on_its_way_when_the_broker_dies(self):
+        """It is stored when the broker is back, also if nothing else is."""
+        backend = self.app.app.backend
+        for way in ("before", "after"):
+            task = f"way-{way}"
+            backend._set_later(backend.get_key_for_task("first"), backend.encode({"status": "SUCCESS"}), "SUCCESS")
+            backend.stores.collect(wait=True)
+            store = (backend.get_key_for_task(task), backend.encode({"status": "SUCCESS", "result": way}), "SUCCESS")
+            if way == "before":
+                self.fila.process.send_signal(signal.SIGSTOP)  # it is sent, and not read
+                backend._set_later(*store)
+                self.fila.kill()
+                again = threading.Timer(1.5, self.fila.start)
+            else:
+                self.fila.kill()
+                again = threading.Timer(1.5, self.fila.start)
+                again.start()
+                backend._set_later(*store)
+            if way == "before":
+                again.start()
+            result = AsyncResult(task, app=self.app.app)
+            again.join()
+            self.assertEqual(result.get(timeout=patience()), way)
 
     def test_a_worker_that_stops_in_order(self):
         """It ends what it does and gives back what it has not begun, at once."""

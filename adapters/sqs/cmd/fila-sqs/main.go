@@ -99,7 +99,7 @@ func parse(args []string, out io.Writer) (*settings, error) {
 // broker returns how the broker of a URL is reached.
 func broker(s *settings) (*redis.UniversalOptions, error) {
 	address := s.url
-	if rest, is := strings.CutPrefix(address, "fila"); is { // fila:// is redis://, filas:// is rediss://
+	if rest, is := strings.CutPrefix(address, "fila"); is { // the schemes of Fila are those of Redis
 		address = "redis" + rest
 	}
 	o, err := redis.ParseClusterURL(address) // it takes several addresses; one is not a cluster
