@@ -62,6 +62,7 @@ class FilaBackend(KeyValueStoreBackend):
         super().__init__(*args, **kwargs)
         self.options = dict(self.app.conf.result_backend_transport_options or {})
         self.queue = self.options.pop("queue", "celery.results")
+        self._begun = set()  # keys of tasks that run here and have told a state that is not their last
 
     @cached_property
     def client(self):
@@ -148,9 +149,20 @@ class FilaBackend(KeyValueStoreBackend):
         # Without the look at the value before, which Celery's own has: _set_with_state sees the others in the same trip.
         meta = self._get_result_meta(result=result, state=state, traceback=traceback, request=request)
         meta["task_id"] = bytes_to_str(task_id)
-        put = self._set_later if self._may_be_later(request) else self._set_with_state
-        put(self.get_key_for_task(task_id), self.encode(meta), state)
+        key, value = self.get_key_for_task(task_id), self.encode(meta)
+        if not self._may_be_later(request):
+            self._set_with_state(key, value, state)
+        elif state == states.SUCCESS and self._is_first(key, request):
+            self.stores.send(*self._enqueue(key, value), replied=lambda reply: self._stored(reply, key, value, state))
+            self.stores.collect_soon()
+        else:
+            self._set_later(key, value, state)
+        (self._begun.discard if state in states.READY_STATES or state == states.RETRY else self._begun.add)(key)
         return result
+
+    def _is_first(self, key, request):
+        """Whether a task has no older value that its success would remove: it runs for the first time, and has told no state."""
+        return not request.retries and not (request.delivery_info or {}).get("redelivered") and key not in self._begun
 
     def _may_be_later(self, request):
         """Whether a worker may go on while a result is stored. The task was acked before it ran, so that a crash of
@@ -170,19 +182,22 @@ class FilaBackend(KeyValueStoreBackend):
 
         def replied(reply):
             replies.append(reply)
-            if len(replies) < 2:
-                return
-            try:
-                if isinstance(replies[0], redis.ResponseError):  # such as a queue of results that has been deleted
-                    self._set_with_state(key, value, state)
-                else:
-                    self._remove_older(key, *replies, state)
-            except redis.RedisError as e:
-                logger.error("the result of %s is not stored: %s", key, e)
+            if len(replies) == 2:
+                self._stored(replies[0], key, value, state, replies[1])
 
         for command in (self._enqueue(key, value), self._browse(key)):
             self.stores.send(*command, replied=replied)
         self.stores.collect_soon()
+
+    def _stored(self, own, key, value, state, page=None):
+        """Takes the replies to what stores a value and, where there may be older ones, to what looks for them."""
+        try:
+            if isinstance(own, redis.ResponseError):  # such as a queue of results that has been deleted
+                self._set_with_state(key, value, state)
+            elif page is not None:
+                self._remove_older(key, own, page, state)
+        except redis.RedisError as e:
+            logger.error("the result of %s is not stored: %s", key, e)
 
     def _remove_older(self, key, own, page, state):
         """Removes the values of a key but the last. An end stays, whatever comes late: a task that is tried again may

@@ -151,6 +151,13 @@ class TestCelery(unittest.TestCase):
         id = self.fila.call("FILA.ENQUEUE", "celery", "[[20, 3], {}, {}]", "HEADER", "task", "app.add").decode()
         self.assertEqual(self.app.app.AsyncResult(id).get(timeout=patience()), 23)
 
+    def test_one_value_is_left_of_a_result(self):
+        """Whatever states there were before: one that the task told, a retry, or none."""
+        for result, value in ((self.app.add.delay(1, 1), 2), (self.app.progress.delay(), "all"), (self.app.third_time.delay(), 2)):
+            self.assertEqual(self.get(result), value)
+            key = self.app.app.backend.get_key_for_task(result.id)
+            until("one value is left", lambda: len([m for m in self.fila.messages("celery.results") if m["key"] == key]) == 1)
+
     def test_what_is_no_task_does_not_stop_a_worker(self):
         """Celery drops what it cannot decode, and rejects what it does not know."""
         for payload, headers, dead in ((b"\xff\xfe", (), False), ("{}", (), True), ("7", ("HEADER", "task", "nobody.knows"), True)):
