@@ -29,6 +29,33 @@ type cronOracle struct {
 	alone ID          // the newest message with the unique id
 	acked map[ID]bool // of these, those that a client has tried to ack
 	lossy bool        // power was lost while not every write was synced
+
+	pausing bool                  // entries are paused and resumed in this run
+	pauses  map[string]*cronPause // by entry
+}
+
+// cronPause is what is known of the pauses of an entry.
+type cronPause struct {
+	certain [][2]int64 // from the reply to a pause until the request to resume: no tick in between enqueues anything
+	from    int64      // of a pause that goes on, as far as clients know; 0: none
+	resumes int        // requests to resume so far
+	open    int        // of them, those without a reply
+}
+
+// resumed notes a request to resume.
+func (p *cronPause) resumed(now time.Time) {
+	if p.from > 0 {
+		p.certain = append(p.certain, [2]int64{p.from, now.UnixNano()})
+	}
+	p.from = 0
+	p.resumes++
+}
+
+// crashed forgets requests that will have no reply.
+func (o *cronOracle) crashed() {
+	for _, p := range o.pauses {
+		p.open = 0
+	}
 }
 
 // powerLost forgets messages that may be lost: their ticks may repeat.
@@ -36,6 +63,9 @@ func (o *cronOracle) powerLost() {
 	o.lossy = true
 	for _, seen := range o.seen {
 		clear(seen)
+	}
+	for _, p := range o.pauses {
+		*p = cronPause{}
 	}
 }
 
@@ -54,7 +84,8 @@ func (s *sim) simCron(rule CatchUp) *Cron {
 }
 
 func (s *sim) setUpCron() error {
-	s.cron = cronOracle{began: s.step.now.UnixNano(), seen: map[string]map[int64]ID{}, acked: map[ID]bool{}}
+	s.cron = cronOracle{began: s.step.now.UnixNano(), seen: map[string]map[int64]ID{}, acked: map[ID]bool{}, pauses: map[string]*cronPause{}}
+	s.cron.pausing = s.w.steps%4 == 1 || s.mutant == pauseNotWritten
 	var errs [4]error
 	depth := uint64(s.rng.IntN(2)) << 20 // none, or a limit that is never reached but needs counts
 	s.step.Do(&Task{Call: callFunc(func(tx *Tx) error {
@@ -66,7 +97,7 @@ func (s *sim) setUpCron() error {
 	})})
 	for rule := range CatchUpAll + 1 {
 		cr := s.simCron(rule)
-		s.cron.seen[cr.Name] = map[int64]ID{}
+		s.cron.seen[cr.Name], s.cron.pauses[cr.Name] = map[int64]ID{}, &cronPause{}
 		if err := s.step.PrepareCron(cr); err != nil {
 			return err
 		}
@@ -75,9 +106,51 @@ func (s *sim) setUpCron() error {
 	return errors.Join(errs[:]...)
 }
 
-// actCron leases or acks messages of ticks, or sets an entry again without a change.
+// pauseCron pauses or resumes an entry. The mutant pauseNotWritten does so in memory alone.
+func (s *sim) pauseCron(cl *simClient) {
+	name, paused := CatchUp(s.rng.IntN(3)).String(), s.rng.IntN(2) == 0 //nolint:gosec // small
+	p := s.cron.pauses[name]
+	if !paused {
+		p.resumed(s.step.now)
+		p.open++
+	}
+	resumes := p.resumes
+	s.oracle.trace("client %d pauses %s: %v", cl.client.ID, name, paused)
+	s.submit(cl, func(tx *Tx) error {
+		if s.mutant == pauseNotWritten {
+			c := tx.core
+			c.cron.Pause(c.cron.Get(name), paused, c.calendar())
+			return nil
+		}
+		_, err := tx.PauseCron(name, paused)
+		return err
+	}, func(err error) {
+		s.noRefusal("pause")(err)
+		switch {
+		case !paused:
+			p.open = max(p.open-1, 0)
+		case err == nil && p.open == 0 && resumes == p.resumes && p.from == 0:
+			p.from = s.step.now.UnixNano()
+		}
+	})
+}
+
+// mayTick reports whether a tick did not fall into a pause.
+func (s *sim) mayTick(name string, tick int64) bool {
+	p := s.cron.pauses[name]
+	for _, c := range p.certain {
+		if c[0] < tick && tick < c[1] && c[0] > s.cron.until {
+			return false
+		}
+	}
+	return p.from == 0 || tick <= p.from || p.from <= s.cron.until
+}
+
+// actCron leases or acks messages of ticks, sets an entry again without a change, or pauses or resumes one.
 func (s *sim) actCron(cl *simClient) {
 	switch n := s.rng.IntN(10); {
+	case n == 0 && s.cron.pausing && s.rng.IntN(2) == 0:
+		s.pauseCron(cl)
 	case n == 0:
 		cr := s.simCron(CatchUp(s.rng.IntN(3))) //nolint:gosec // small
 		if err := s.step.PrepareCron(cr); err != nil {
@@ -143,6 +216,8 @@ func (s *sim) cronDelivered(d *Delivery) {
 		s.oracle.fail("%s has no tick at %v", d.Key, time.Unix(0, tick).UTC())
 	case seen[tick] != ID{} && seen[tick] != id:
 		s.oracle.fail("the tick at %v of %s made both %s and %s", time.Unix(0, tick).UTC(), d.Key, seen[tick], id)
+	case !s.mayTick(d.Key, tick):
+		s.oracle.fail("%s was paused at %v, and has ticked", d.Key, time.Unix(0, tick).UTC())
 	case id.Nanos() < tick:
 		s.oracle.fail("the tick at %v of %s made a message at %v", time.Unix(0, tick).UTC(), d.Key, time.Unix(0, id.Nanos()).UTC())
 	}
@@ -159,6 +234,19 @@ func (s *sim) cronDelivered(d *Delivery) {
 // endCron ends the run for recurring messages, without faults: every due tick must have
 // enqueued one message, or have been given up by the rule.
 func (s *sim) endCron(cl *simClient) error {
+	resume := &Task{Call: callFunc(func(tx *Tx) error {
+		var errs []error
+		for name, p := range s.cron.pauses {
+			p.resumed(s.step.now)
+			_, err := tx.PauseCron(name, false)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})}
+	s.step.Do(resume)
+	if err := resume.Err(); err != nil {
+		return err
+	}
 	for range 3 { // missed and due ticks enqueue messages
 		s.pass(simCronEvery)
 	}
@@ -194,7 +282,7 @@ func (s *sim) endCron(cl *simClient) error {
 	}
 	for name, i := range infos {
 		seen := s.cron.seen[name]
-		if all := (i.NextAt.UnixNano()-s.cron.began)/int64(simCronEvery) - 1; uint64(all) != i.Fired+i.Missed+i.Skipped {
+		if all := (i.NextAt.UnixNano()-s.cron.began)/int64(simCronEvery) - 1; uint64(all) != i.Fired+i.Missed+i.Skipped && (!s.cron.pausing || uint64(all) < i.Fired+i.Missed+i.Skipped) {
 			s.oracle.fail("%s had %d ticks, fired %d, missed %d and skipped %d", name, all, i.Fired, i.Missed, i.Skipped)
 		}
 		if uint64(len(seen)) != i.Fired && !s.cron.lossy {

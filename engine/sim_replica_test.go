@@ -277,6 +277,7 @@ func (c *simCluster) takeOver(n *simNode) bool {
 		}
 		o.session.replaced = true
 	}
+	s.cron.crashed()
 	n.session = simSession{step: step, term: term}
 	if now.Before(was) {
 		s.cron.until = max(s.cron.until, was.UnixNano())

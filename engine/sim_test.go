@@ -102,6 +102,7 @@ const (
 	gatherLost
 	holdNotWritten
 	hookHoldIgnored
+	pauseNotWritten
 	// Those of several nodes, see sim_replica_test.go.
 	termNotChecked
 	appliedTwice
@@ -160,7 +161,8 @@ func TestSimulationFindsPlantedFaults(t *testing.T) {
 		doneWrittenApart: "a done record of a message that is still there",
 		holdNotWritten:   "a hold lost by a crash", hookHoldIgnored: "a hold of a hook ignored",
 		actNotWritten: "a change without its act", failureNotWritten: "an attempt is missing", failureTwice: "an attempt twice after a crash",
-		gatherLost: "a key that gathers sleeps for ever after a restart",
+		pauseNotWritten: "a pause lost by a crash",
+		gatherLost:      "a key that gathers sleeps for ever after a restart",
 	} {
 		t.Run(name, func(t *testing.T) {
 			findFault(t, 200, late[m], func(seed uint64) error { return simulate(seed, m) })
@@ -394,6 +396,7 @@ func (s *sim) restart(powerLoss bool) {
 	s.store.chance = s.w.crash / 4
 	s.crashedTopics(powerLoss && s.w.sync != SyncAlways)
 	s.crashedUnique()
+	s.cron.crashed()
 	s.checkBodies()
 	s.oracle.crashed(step.now, step.core)
 	s.leaving, s.undos = nil, nil
