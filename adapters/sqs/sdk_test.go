@@ -238,7 +238,7 @@ func TestWithoutABrokerClientsAreAskedToTryAgain(t *testing.T) {
 	}
 }
 
-// TestANoisyGroupDoesNotDelayAQuietOne counts how many messages are delivered before those of a quiet tenant, who sends after
+// TestANoisyGroupDoesNotDelayAQuietOne counts how many messages are delivered before those of a quiet tenant, which sends after
 // a noisy one: in a queue with groups, and in one without.
 func TestANoisyGroupDoesNotDelayAQuietOne(t *testing.T) {
 	const noisy, quiet = 300, 20

@@ -192,7 +192,7 @@ class FilaBackend(KeyValueStoreBackend):
     def _stored(self, own, key, value, state, page=None):
         """Takes the replies to what stores a value and, where there may be older ones, to what looks for them."""
         try:
-            if isinstance(own, redis.ResponseError):  # such as a queue of results that has been deleted
+            if isinstance(own, Exception) or isinstance(page, Exception):  # such as a queue of results that has been deleted
                 self._set_with_state(key, value, state)
             elif page is not None:
                 self._remove_older(key, own, page, state)

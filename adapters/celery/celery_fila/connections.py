@@ -85,7 +85,7 @@ class Pipeline:
     TIMES = 5
 
     def __init__(self, pool, before_close=lambda pipeline: None, first=(), retried=lambda connect: connect()):
-        """Calls before_close(self) before a connection is closed, so that whoever watches fileno() can stop. The commands
+        """Calls before_close(self) before a connection is closed, so that an event loop can stop watching fileno(). The commands
         of first are sent on each new connection; their replies are passed over. retried calls its argument, which
         connects, as often as it wants to until it raises none of LOST."""
         self._pool, self._before_close, self._first, self._retried = pool, before_close, first, retried
@@ -152,7 +152,7 @@ class Pipeline:
             try:
                 self.collect(wait=True)
             except LOST as e:
-                logger.error("what was sent to the broker last is lost: %s", e)
+                logger.error("cannot read replies of the broker: %s", e)
 
     def readable(self):
         """Reads what has come, as an event loop asks when there is something: replies, or the end of the connection."""
@@ -173,7 +173,7 @@ class Pipeline:
             try:
                 self.collect(wait=True)
             except LOST as e:
-                logger.warning("what was sent to the broker last is lost: %s", e)
+                logger.warning("cannot read replies of the broker: %s", e)
             self._drop()
             self._open.clear()
 
@@ -207,5 +207,7 @@ class Pipeline:
                 self._connection.send_command(*command)
         except LOST:
             self._drop()
+            if self._open:
+                logger.error("%d commands to the broker are lost: it cannot be reached", len(self._open))
             self._open.clear()
             raise

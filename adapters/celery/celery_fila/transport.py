@@ -75,7 +75,7 @@ class QoS(virtual.QoS):
         # that one which kills its worker ends in the dead-letter queue.
         how = ("ERROR", "requeued") if requeue else ("ERROR", "rejected", "DEAD")
         self.channel.settle("FILA.NACK", delivery_tag, *how)
-        self.channel.settlements.collect(wait=True)  # whoever rejects may look where the message went
+        self.channel.settlements.collect(wait=True)  # the client may look where the message went
         self._quick_ack(delivery_tag)
         self.channel.ask_again()
 
