@@ -5,6 +5,7 @@ package commands
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"syscall"
@@ -316,7 +317,11 @@ func TestTracingAllocatesOnlyForSampledMessages(t *testing.T) {
 		for range 20 {
 			c.cycle(t)
 		}
-		return testing.AllocsPerRun(50, func() { c.cycle(t) }) / messages
+		least := math.Inf(1) // the collector empties pools, and a run then allocates what was in them
+		for range 5 {
+			least = min(least, testing.AllocsPerRun(20, func() { c.cycle(t) })/messages)
+		}
+		return least
 	}
 	off := allocations(1, false)
 	for name, n := range map[string]float64{"switched off, no message sampled": allocations(0, false), "switched on, no message sampled": allocations(0, true)} {

@@ -42,10 +42,10 @@ type cronPause struct {
 	open    int        // of them, those without a reply
 }
 
-// resumed notes a request to resume.
-func (p *cronPause) resumed(now time.Time) {
+// resumed notes a request to resume at a time of the calendar.
+func (p *cronPause) resumed(now int64) {
 	if p.from > 0 {
-		p.certain = append(p.certain, [2]int64{p.from, now.UnixNano()})
+		p.certain = append(p.certain, [2]int64{p.from, now})
 	}
 	p.from = 0
 	p.resumes++
@@ -111,7 +111,7 @@ func (s *sim) pauseCron(cl *simClient) {
 	name, paused := CatchUp(s.rng.IntN(3)).String(), s.rng.IntN(2) == 0 //nolint:gosec // small
 	p := s.cron.pauses[name]
 	if !paused {
-		p.resumed(s.step.now)
+		p.resumed(s.step.core.calendar())
 		p.open++
 	}
 	resumes := p.resumes
@@ -130,7 +130,7 @@ func (s *sim) pauseCron(cl *simClient) {
 		case !paused:
 			p.open = max(p.open-1, 0)
 		case err == nil && p.open == 0 && resumes == p.resumes && p.from == 0:
-			p.from = s.step.now.UnixNano()
+			p.from = s.step.core.calendar()
 		}
 	})
 }
@@ -237,7 +237,7 @@ func (s *sim) endCron(cl *simClient) error {
 	resume := &Task{Call: callFunc(func(tx *Tx) error {
 		var errs []error
 		for name, p := range s.cron.pauses {
-			p.resumed(s.step.now)
+			p.resumed(s.step.core.calendar())
 			_, err := tx.PauseCron(name, false)
 			errs = append(errs, err)
 		}
