@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,30 @@ nodeSelector: { disk: ssd }
 tolerations: [{ key: broker, operator: Exists }]
 `
 
+// release is the release of Fila that these sources are, or become: the chart is a part of it.
+func release(t *testing.T) string {
+	t.Helper()
+	source, err := os.ReadFile("../../cli/version.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := regexp.MustCompile(`const next = "(.+)"`).FindSubmatch(source)
+	if next == nil {
+		t.Fatal("cli/version.go does not say what is next")
+	}
+	return string(next[1])
+}
+
+func TestTheChartHasTheVersionOfItsRelease(t *testing.T) {
+	chart, err := loader.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, want := chart.Metadata, release(t); m.Version != want || m.AppVersion != want {
+		t.Errorf("deploy/chart/Chart.yaml has version %s and appVersion %s, the release is %s", m.Version, m.AppVersion, want)
+	}
+}
+
 func TestOneNode(t *testing.T) {
 	objects, err := render(t, `auth: { password: "a: 'b'" }`)
 	if err != nil {
@@ -152,7 +177,7 @@ func TestOneNode(t *testing.T) {
 	}
 	set := get[*apps.StatefulSet](t, objects, "StatefulSet prod-fila")
 	c := &set.Spec.Template.Spec.Containers[0]
-	if *set.Spec.Replicas != 1 || c.Image != "fila:0.1.0" {
+	if *set.Spec.Replicas != 1 || c.Image != "fila:"+release(t) {
 		t.Errorf("%d replicas of %s", *set.Spec.Replicas, c.Image)
 	}
 	for name := range environment(c) {

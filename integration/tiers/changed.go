@@ -27,7 +27,7 @@ func touchesPackages(changed []string) bool { return touches(changed, "adapters/
 // touchesChart reports whether changed files are among those of the Helm chart, or name the settings that it gives. Then
 // `make test` renders it: Helm's library takes long to build.
 func touchesChart(changed []string) bool {
-	return touches(changed, "deploy/", "integration/chart/", "cli/settings")
+	return touches(changed, "deploy/", "integration/chart/", "cli/settings", "cli/version.go")
 }
 
 // touches reports whether one of the files begins with one of these.
