@@ -160,7 +160,7 @@ func (o *oracle) delivered(d *Delivery) {
 	if o.now.Before(m.leaseUntil) {
 		o.fail("%s was delivered while another held it until %v, it is %v", tag, m.leaseUntil, o.now)
 	}
-	if end, ok := o.ends[d.Receipt.ID]; ok && !o.now.Add(o.setBack).Before(end) {
+	if end, ok := o.ends[d.Receipt.ID]; ok && !o.now.Add(o.setBack).Before(end) || m.mayDie && d.Queue == "a.dlq" {
 		m.notBefore = time.Time{} // it has died while it waited for that
 	}
 	if o.now.Before(m.notBefore) {
