@@ -77,7 +77,7 @@ func (b *sharedBody) add(c *core, m *message) {
 	if b.ties == nil {
 		b.ties = &ties{body: m.id}
 		if m.tied().rewritten { // a body of this id may be there: that of the publish which has stored the message
-			b.ties.body = c.nextID(m.key.hash.idHash(), m.rank)
+			b.ties.body = c.nextID(m.key.hash.InID(), m.rank)
 		}
 	}
 	b.holders.Messages = append(b.holders.Messages, string(c.messageKey(m)))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/internal/keytable"
 )
 
 // pay enqueues a message that budgets pay for.
@@ -627,7 +628,7 @@ func TestClassesOfBudgetsAreRetainedUpToATotal(t *testing.T) {
 		name := fmt.Sprint("b", i)
 		w.setBudget(name, BudgetOptions{})
 		w.pay(queue, name, 0, name)
-		cl := w.core.order.Inside().Class(&w.core.queues.byName[queue].keys.find(hashName(name), name).Key)
+		cl := w.core.order.Inside().Class(&w.core.queues.byName[queue].keys.find(keytable.HashOf(name), name).Key)
 		for _, d := range w.lease(queue, 1) {
 			w.ackUsed(queue, d, nil)
 		}

@@ -111,7 +111,7 @@ func TestTheWorkOfFiguresIsAsTheirComplexitySays(t *testing.T) {
 		w.queue("q", QueueOptions{NoDLQ: true})
 		w.addKeys("q", n)
 		w.lease("q", few/2)
-		if got := w.core.queues.byName["q"].keys.n; got != n {
+		if got := w.core.queues.byName["q"].keys.Len(); got != n {
 			t.Fatalf("%d keys, want %d", got, n)
 		}
 		w.workOf(0, calls["FILA.FIGURES"].call) // sweeps

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -51,9 +52,9 @@ type Enqueue struct {
 	hookDelay    *time.Duration // the script's delay, instead of Delay and At; nil: not decided
 	hookPriority *uint8         // the script's priority, instead of Priority; nil: not decided
 
-	hash   nameHash // of Key
-	record []byte   // the encoded message; nil: not prepared, or stored already
-	dedup  string   // Dedup as the store keeps it, see dedupID
+	hash   keytable.Hash // of Key
+	record []byte        // the encoded message; nil: not prepared, or stored already
+	dedup  string        // Dedup as the store keeps it, see dedupID
 
 	looks idLooks // the last ones, of dedup and of Unique
 	owner *lookup // of the message that it may replace; nil: none so far
@@ -96,7 +97,7 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, store Store, seen uint64, now
 // complete runs the hook. After it, nothing but the turn changes the request.
 func (req *Enqueue) complete(s *Snapshot, now func() int64) {
 	s.decide(req, now)
-	req.hash = hashName(req.Key)
+	req.hash = keytable.HashOf(req.Key)
 	once(&req.Meta)
 }
 
@@ -364,7 +365,7 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 // add stores the message of an admitted request as a new one.
 func (c *core) add(k *fairKey, req *Enqueue, a *admission, body *sharedBody) *message {
 	q := k.queue
-	m := c.newMessage(k, req.hash.idHash(), c.rankOf(q, req))
+	m := c.newMessage(k, req.hash.InID(), c.rankOf(q, req))
 	m.give(&req.Meta, c.throttleSet(k, &req.Meta), false)
 	c.weigh(k, req)
 	body.add(c, m)

@@ -250,7 +250,7 @@ func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
 func (req *Figures) assess(c *core, q *queue) figures.Judged {
 	swept := q.figures.Swept()
 	var by *figures.ByState
-	j := figures.Judged{Keys: int64(q.keys.n), Ready: q.counts().Ready}
+	j := figures.Judged{Keys: int64(q.keys.Len()), Ready: q.counts().Ready}
 	if swept != nil {
 		if by = &swept.States; j.Ready > 0 && !swept.OldestReady.IsZero() {
 			j.Since = swept.OldestReady.UnixNano()

@@ -11,6 +11,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/generation"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/storage"
 )
@@ -298,7 +299,7 @@ func (t *groupTable) enqueue(c *core, g *group.Group) (ID, error) {
 	if g.Outer != 0 && !t.Enter(g.Outer, q.no) {
 		return ID{}, fmt.Errorf("%w: it is a member of a group that is cancelled", errGroupEnd)
 	}
-	req := Enqueue{Queue: rec.Queue, Key: rec.Key, Meta: whole.Meta, hash: hashName(rec.Key)}
+	req := Enqueue{Queue: rec.Queue, Key: rec.Key, Meta: whole.Meta, hash: keytable.HashOf(rec.Key)}
 	a := admission{queue: q}
 	if req.MemberOf = g.Outer; !q.ordered() {
 		a.readyAt = t.readyAt(c, &rec)

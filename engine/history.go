@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/engine/internal/timeline"
 	"github.com/faisca/fila/storage"
 )
@@ -157,7 +158,7 @@ func (h *history) recover(c *core) error {
 		if err != nil {
 			return err
 		}
-		if q := c.queues.byName[parts[1]]; q == nil || !q.figures.RestoreKey(parts[2], uint64(hashName(parts[2])), rec) {
+		if q := c.queues.byName[parts[1]]; q == nil || !q.figures.RestoreKey(parts[2], uint64(keytable.HashOf(parts[2])), rec) {
 			c.detached.stale = append(c.detached.stale, slices.Clone(k))
 		}
 		return nil
@@ -234,7 +235,7 @@ func (tx *Tx) KeyHistory(queue, key string, last time.Duration) ([]KeyMoment, er
 	if err := c.checkKey(key); err != nil {
 		return nil, err
 	}
-	h, total := hashName(key), int64(0)
+	h, total := keytable.HashOf(key), int64(0)
 	var stats *figures.Key
 	if k := q.keys.find(h, key); k != nil {
 		stats, total = &k.stats, k.total

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/engine/internal/timeline"
 	"github.com/faisca/fila/storage"
 )
@@ -375,7 +376,9 @@ func TestFollowedKeysAreBoundedAndTheBusiest(t *testing.T) {
 	if n := q.figures.Followed(); n != figures.FollowedOfQueueMax {
 		t.Fatalf("%d keys are followed", n)
 	}
-	followed := func(key string) bool { return q.keys.get(key) != nil && q.figures.Follows(uint64(hashName(key)), key) }
+	followed := func(key string) bool {
+		return q.keys.get(key) != nil && q.figures.Follows(uint64(keytable.HashOf(key)), key)
+	}
 	if followed("quiet100") {
 		t.Fatal("a key for which there is no room is followed")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/storage"
 )
 
@@ -96,7 +97,7 @@ func (s *queueSet) checkSums(c *core, bad report) {
 		bad(33, "%v", err)
 	}
 	for _, q := range append(all, s.deleted...) {
-		keys += q.keys.n
+		keys += q.keys.Len()
 		if q.figures.Dead != q.isDLQ() || q.figures.Waiters != int64(q.waiters.Len()) {
 			bad(33, "queue %q: %d consumers wait, %d are counted; its messages are dead: %v", q.name, q.waiters.Len(), q.figures.Waiters, q.isDLQ())
 		}
@@ -122,8 +123,8 @@ func (c *core) checkQueue(q *queue, bad report) {
 			awaiting++
 		}
 	}
-	if listed != q.keys.n {
-		bad(1, "queue %q lists %d keys and finds %d", q.name, listed, q.keys.n)
+	if listed != q.keys.Len() {
+		bad(1, "queue %q lists %d keys and finds %d", q.name, listed, q.keys.Len())
 	}
 	if awaiting != q.awaitingRead {
 		bad(2, "queue %q: %d keys wait for a read; it says %d", q.name, awaiting, q.awaitingRead)
@@ -161,7 +162,7 @@ func (x *dueIndex) check(bad report) {
 
 // hashed reports whether the hashes of a key are those of its name, and ids lead to the key.
 func (q *queue) hashed(k *fairKey) bool {
-	return k.hash == hashName(k.name) && slices.Contains(q.keys.withID(storage.KeyHash(k.name)), k)
+	return k.hash == keytable.HashOf(k.name) && slices.Contains(q.keys.WithID(storage.KeyHash(k.name)), k)
 }
 
 // checkFairKey verifies the state of a key as its header describes it: the window is ordered, ready

@@ -5,6 +5,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/engine/window"
 )
 
@@ -40,9 +41,9 @@ type fairKey struct {
 
 	leased    int64 // messages, and the one that is retrying
 	stats     figures.Key
-	throttles *throttleSet // throttle set of the newest message that has one, shared by its messages
-	delayed   int64        // messages; like total while not counted
-	hash      nameHash     // of name, for the key table
+	throttles *throttleSet  // throttle set of the newest message that has one, shared by its messages
+	delayed   int64         // messages; like total while not counted
+	hash      keytable.Hash // of name, for the key table
 
 	out          uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
 	stored       bool   // a record of its settings exists
@@ -79,7 +80,7 @@ func key(k *dispatch.Key) *fairKey {
 // newFairKey adds a key to a queue that does not have it, with its settings and statistics.
 // The caller gives it a message, or settles it, before the turn ends: a key without messages
 // must not remain.
-func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
+func (c *core) newFairKey(q *queue, name string, h keytable.Hash) *fairKey {
 	k := &fairKey{queue: q, name: name, hash: h, weight: 1, counted: true, gatherTimer: -1}
 	if set, ok := q.settings[name]; ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
@@ -87,9 +88,24 @@ func (c *core) newFairKey(q *queue, name string, h nameHash) *fairKey {
 	tally, owes := q.figures.Returned(&k.stats, uint64(h), name)
 	k.AddTally(dispatch.Tally(tally))
 	k.Owe(dispatch.Debt(owes))
-	q.keys.add(h, k)
+	q.keys.Add(h, k)
 	c.heads.keys++
 	k.Number(q.roster.Add(k))
+	return k
+}
+
+// keyTable finds the fairness keys of a queue by name.
+type keyTable struct{ keytable.Table[fairKey] }
+
+// get returns the key with a name, or nil if there is none.
+func (t *keyTable) get(name string) *fairKey { return t.find(keytable.HashOf(name), name) }
+
+// find is get for callers that have computed the hash.
+func (t *keyTable) find(h keytable.Hash, name string) *fairKey {
+	k, at := t.First(h)
+	for k != nil && k.name != name {
+		k, at = t.Next(h, at)
+	}
 	return k
 }
 
@@ -100,7 +116,7 @@ func (k *fairKey) readyCount() int64 {
 
 // held looks at what a followed key of the queue holds.
 func (q *queue) held(f *figures.Followed) (h figures.KeyHolds) {
-	k := q.keys.find(nameHash(f.Hash), f.Name)
+	k := q.keys.find(keytable.Hash(f.Hash), f.Name)
 	if k == nil {
 		return h
 	}
@@ -117,11 +133,11 @@ func (k *fairKey) idle() bool { return k.counted && k.total == 0 && !k.window.Re
 
 // keyOf returns a fairness key of a queue, which it creates if there is none.
 func (c *core) keyOf(q *queue, name string) *fairKey {
-	return c.keyWithHash(q, name, hashName(name))
+	return c.keyWithHash(q, name, keytable.HashOf(name))
 }
 
 // keyWithHash is keyOf for callers that have computed the hash.
-func (c *core) keyWithHash(q *queue, name string, h nameHash) *fairKey {
+func (c *core) keyWithHash(q *queue, name string, h keytable.Hash) *fairKey {
 	if k := q.keys.find(h, name); k != nil {
 		return k
 	}
@@ -195,7 +211,7 @@ func (h *headCache) check(c *core, bad report) {
 		}
 	}
 	for _, q := range c.queues.byName {
-		keys += q.keys.n
+		keys += q.keys.Len()
 		for k := range q.roster.All() {
 			count(k)
 		}

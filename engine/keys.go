@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/keytable"
 )
 
 // KeyInfo describes a fairness key at one moment. Counters begin at zero at a start of the
@@ -57,7 +58,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	// A key without messages is not in memory. Its settings are the queue's, its counters are
 	// those that the queue has saved for a bounded number of such keys.
 	set, pinned := q.settings[key]
-	idle := q.figures.Idle(uint64(hashName(key)), key)
+	idle := q.figures.Idle(uint64(keytable.HashOf(key)), key)
 	return KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), MaxDepth: set.MaxDepth, Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: emptyReason,
 		Delivered: idle.Delivered, Admitted: idle.Admitted, Refused: idle.Refused, Waited: idle.Waited,

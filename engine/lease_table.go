@@ -179,7 +179,7 @@ type leasedSearch struct {
 func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struct{}, error) {
 	c, hash := tx.core, id.KeyHash()
 	left := int64(0)
-	for _, k := range q.keys.withID(hash) {
+	for _, k := range q.keys.WithID(hash) {
 		left += k.leased
 	}
 	s := *search
@@ -189,7 +189,7 @@ func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struc
 	}
 	left -= int64(len(s.leased))
 	over := left <= 0 || s.walk.each(tx, func(m *message) bool {
-		if m.key.queue == q && m.key.hash.idHash() == hash && !m.key.purged() {
+		if m.key.queue == q && m.key.hash.InID() == hash && !m.key.purged() {
 			s.leased[m.id] = struct{}{}
 			left--
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -148,7 +149,7 @@ func (c *core) throttleSet(k *fairKey, meta *Meta) *throttleSet {
 
 // recentSet returns the set of what meta names that the fairness key with a hash has
 // had last, or a new one. Its charge may be another one.
-func (c *core) recentSet(q *queue, hash nameHash, meta *Meta) *throttleSet {
+func (c *core) recentSet(q *queue, hash keytable.Hash, meta *Meta) *throttleSet {
 	slot := &c.order.recent[(uint64(hash)+uint64(q.no))%recentSets]
 	if !(*slot).has(meta) {
 		*slot = newThrottleSet(meta)

@@ -190,7 +190,7 @@ func (c *core) rankOf(q *queue, req *Enqueue) uint8 {
 
 // checkReorder refuses to change whether a queue with messages is ordered.
 func (q *queue) checkReorder(to *queueset.Values) error {
-	if to[queueset.Ordered] == q.set.Values[queueset.Ordered] || q.figures.Total == 0 && (q.figures.Counted || q.keys.n == 0) {
+	if to[queueset.Ordered] == q.set.Values[queueset.Ordered] || q.figures.Total == 0 && (q.figures.Counted || q.keys.Len() == 0) {
 		return nil
 	}
 	return fmt.Errorf("%w: %q has messages, ORDERED can change only while it is empty; drain or purge it first", ErrInvalid, q.name)

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/faisca/fila/engine/internal/keytable"
+
 // Announcer is a call that may enqueue a message. Announce returns the prepared request, or
 // nil if the call will not enqueue one; it changes nothing.
 type Announcer interface {
@@ -17,8 +19,8 @@ const (
 
 // prefetchBuffer holds the intermediate results of prefetching a group.
 type prefetchBuffer struct {
-	pages  [prefetchMax]*keyPage
-	hashes [prefetchMax]nameHash
+	pages  [prefetchMax]*keytable.Page[fairKey]
+	hashes [prefetchMax]keytable.Hash
 	keys   [prefetchMax]*fairKey
 	sum    int64 // depends on all that was read, so that the compiler keeps the reads
 }
@@ -32,6 +34,14 @@ func (k *fairKey) prefetchFields() int64 {
 	return k.total
 }
 
+// prefetchName reads the name of a key, which a lookup compares.
+func (k *fairKey) prefetchName() int64 {
+	if k.name == "" {
+		return 0
+	}
+	return int64(k.name[0])
+}
+
 // prefetchTasks prefetches for the first tasks, prefetchMax at most, and returns their number.
 func (c *core) prefetchTasks(tasks []*Task) int {
 	if c.heads.keys < c.heads.prefetchKeysMin {
@@ -42,11 +52,11 @@ func (c *core) prefetchTasks(tasks []*Task) int {
 	found := c.announced(tasks[:n])
 	sum := f.sum
 	for i, p := range f.pages[:found] {
-		sum ^= int64(p.slots[p.home(f.hashes[i])].hash)
+		sum ^= p.Touch(f.hashes[i])
 	}
 	known := 0
 	for i, p := range f.pages[:found] {
-		if k := p.peek(f.hashes[i]); k != nil {
+		if k := p.Peek(f.hashes[i]); k != nil {
 			f.keys[known] = k
 			known++
 		}
@@ -78,10 +88,10 @@ func (c *core) announced(tasks []*Task) int {
 		if q == nil || q.name != req.Queue {
 			q = c.queues.byName[req.Queue]
 		}
-		if q == nil || q.keys.n == 0 {
+		if q == nil || q.keys.Len() == 0 {
 			continue
 		}
-		f.pages[n], f.hashes[n] = q.keys.page(req.hash), req.hash
+		f.pages[n], f.hashes[n] = q.keys.Page(req.hash), req.hash
 		n++
 	}
 	return n

@@ -205,7 +205,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if !force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.n > 0) {
+	if !force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.Len() > 0) {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
 	if other := c.queues.byDLQ[name].Head(); other != nil {
@@ -373,7 +373,7 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 }
 
 // counts returns the counts of a queue, in constant time.
-func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.n) }
+func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.Len()) }
 
 // apply writes the given options into set, or says which is impossible.
 func (o *QueueOptions) apply(name string, set *storage.Queue) error {

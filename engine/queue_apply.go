@@ -246,7 +246,7 @@ func (p *queuePlan) check() error {
 			continue
 		}
 		if p.set.Prune {
-			if !p.set.Force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.n > 0) {
+			if !p.set.Force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.Len() > 0) {
 				return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 			}
 			continue

@@ -188,7 +188,7 @@ func (c *core) newLookup(q *queue, ids []ID, then func(*core)) *lookup {
 		hash := id.KeyHash()
 		keys, ok := known[hash]
 		if !ok {
-			keys = q.keys.withID(hash)
+			keys = q.keys.WithID(hash)
 			known[hash] = keys
 		}
 		l.wanted[i] = wanted{id, keys}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
@@ -251,7 +252,7 @@ func (c *core) recoverKeys() error {
 	for keys.Next() {
 		mk := keys.First()
 		if q := c.queues.byNumber[mk.Queue]; q != nil {
-			k := c.newFairKey(q, mk.Key, hashName(mk.Key))
+			k := c.newFairKey(q, mk.Key, keytable.HashOf(mk.Key))
 			k.counted = false
 			k.gatherAnew()
 			k.window.StartAt(window.Place{})

@@ -564,11 +564,11 @@ func (c *core) detachAll(q *queue) {
 	c.dropBatchReads(q)
 	q.regather = false
 	q.purgedUpTo, q.purgedAt = q.roster.Last(), c.now
-	named := q.keys.n < min(figures.IdleMax, c.detached.max)
+	named := q.keys.Len() < min(figures.IdleMax, c.detached.max)
 	r := &detachedQueue{queue: q, no: q.no, order: q.order.Replace(), keys: q.roster, named: named}
 	c.detached.leases += q.figures.Leased
 	q.figures.Detach(q.held) // while its keys are found
-	c.heads.keys -= q.keys.n
+	c.heads.keys -= q.keys.Len()
 	clear(c.order.recent) // their classes would keep the purged keys in memory
 	q.keys, q.roster = keyTable{}, intrusive.Roster[fairKey]{}
 	q.roster.Skip(q.purgedUpTo)

@@ -199,11 +199,11 @@ func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 	c := tx.core
 	l := &resultLook{
 		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.results.List(),
-		in: wanted{req.ID, q.keys.withID(req.ID.KeyHash())},
+		in: wanted{req.ID, q.keys.WithID(req.ID.KeyHash())},
 	}
 	if c.hasDLQ(q) {
 		dlq := c.queues.byName[q.set.DLQ]
-		l.dlq, l.dead = dlq.no, wanted{req.ID, dlq.keys.withID(req.ID.KeyHash())}
+		l.dlq, l.dead = dlq.no, wanted{req.ID, dlq.keys.WithID(req.ID.KeyHash())}
 	}
 	req.look, req.answered = l, false
 	c.out.jobs = append(c.out.jobs, l)
@@ -226,7 +226,7 @@ func (c *core) inMemory(q *queue, id ID) bool {
 	if m := c.leases.byID[id]; m != nil && m.key.queue == q && !m.key.purged() {
 		return true
 	}
-	for _, k := range q.keys.withID(id.KeyHash()) {
+	for _, k := range q.keys.WithID(id.KeyHash()) {
 		if k.window.At(window.Place{Rank: id.Rank(), ID: id}) != nil {
 			return true
 		}

@@ -363,7 +363,7 @@ func (c *core) dropKey(k *fairKey) {
 // statistics of the queue.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
-	if !q.keys.remove(k.hash, k) {
+	if !q.keys.Remove(k.hash, k) {
 		return // already forgotten: settle may follow the removal of its last message twice
 	}
 	c.heads.keys--

@@ -20,7 +20,7 @@ import (
 // fewest arrows back up.
 func engineFiles() []string {
 	return []string{
-		"snapshot.go", "config.go", "key.go", "core.go", "delivery.go", "message.go", "key_table.go", "health.go",
+		"snapshot.go", "config.go", "key.go", "core.go", "delivery.go", "message.go", "health.go",
 		"queue.go", "meta.go", "tasks.go", "lease_table.go", "transaction.go", "consumers.go", "queue_set.go",
 		"wait.go", "outbox.go", "signals.go", "lease_notes.go", "unique.go", "ordered.go", "settings.go", "read.go",
 		"gather.go", "operations.go", "reading.go", "due.go", "bodies.go", "removal.go", "time.go", "topic.go",
@@ -34,7 +34,7 @@ func engineFiles() []string {
 
 // arrowsUpMost is how many arrows of the engine run back up: from a file to one that is listed after it. It may only
 // fall. Those of core.go lead to the types of its components.
-const arrowsUpMost = 128
+const arrowsUpMost = 127
 
 // An arrow leads from a file of a package to another that declares something the first one uses.
 type arrow struct{ from, to string }

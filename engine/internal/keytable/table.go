@@ -1,4 +1,6 @@
-package engine
+// Package keytable finds entries by name, and by the hash of the name that message ids contain: the fairness keys of a
+// queue, of which there may be millions.
+package keytable
 
 import (
 	"hash/maphash"
@@ -28,23 +30,23 @@ import (
 // come and go, 1,000,000 at random (an enqueue 15 %), since such a key changes one table
 // instead of two; 3 % with 1,000,000 keys that stay (an enqueue 7 %), 2 % with 100,000, and
 // nothing with 1,000 (Go 1.26).
-type keyTable struct {
-	pages []*keyPage // directory, by the upper bits of the hash; a page may be in several places
+type Table[T any] struct {
+	pages []*Page[T] // directory, by the upper bits of the hash; a page may be in several places
 	bits  uint8      // bits of the hash that the directory uses, at most storage.KeyHashBits: 1<<bits places
 	n     int        // keys
 }
 
-// keyPage has a power of two of slots, of which at most three quarters are in use.
-type keyPage struct {
-	slots []keySlot
+// Page is a part of a table. It has a power of two of slots, of which at most three quarters are in use.
+type Page[T any] struct {
+	slots []slot[T]
 	bits  uint8 // upper bits of the hash that all of its keys have in common
 	n     int   // keys
 }
 
-// keySlot is empty if it has no key.
-type keySlot struct {
-	hash nameHash
-	key  *fairKey
+// slot is empty if it has no key.
+type slot[T any] struct {
+	hash Hash
+	key  *T
 }
 
 const (
@@ -56,23 +58,23 @@ const (
 	placeKeys     = 32
 )
 
-// nameHash is the hash of a name in a keyTable: its upper bits select the page, its lower
+// Hash is the hash of a name: its upper bits select the page, its lower
 // bits the slot. The upper storage.KeyHashBits are the hash in ids, multiplied so that each of its bits
 // affects the uppermost ones.
-type nameHash uint64
+type Hash uint64
 
 const (
 	foldMix   = 2592157
 	foldUnmix = 417973 // the inverse of foldMix modulo 1<<storage.KeyHashBits
 )
 
-// homeOf returns the part of a nameHash that follows from the hash in ids.
-func homeOf(idHash uint32) nameHash {
-	return nameHash(idHash*foldMix&(1<<storage.KeyHashBits-1)) << (64 - storage.KeyHashBits)
+// homeOf returns the part of a Hash that follows from the hash in ids.
+func homeOf(idHash uint32) Hash {
+	return Hash(idHash*foldMix&(1<<storage.KeyHashBits-1)) << (64 - storage.KeyHashBits)
 }
 
-// idHash returns the hash in ids, storage.KeyHash of the name.
-func (h nameHash) idHash() uint32 {
+// InID returns the hash in ids, storage.KeyHash of the name.
+func (h Hash) InID() uint32 {
 	return uint32(h>>(64-storage.KeyHashBits)) * foldUnmix & (1<<storage.KeyHashBits - 1)
 }
 
@@ -80,92 +82,95 @@ func (h nameHash) idHash() uint32 {
 // collide.
 var nameSeed = maphash.MakeSeed() //nolint:gochecknoglobals // of the process, never changed
 
-// hashName returns the hash of a name.
-func hashName(name string) nameHash {
-	return homeOf(storage.KeyHash(name)) | nameHash(maphash.String(nameSeed, name)>>storage.KeyHashBits)
+// HashOf returns the hash of a name. It differs between processes.
+func HashOf(name string) Hash {
+	return homeOf(storage.KeyHash(name)) | Hash(maphash.String(nameSeed, name)>>storage.KeyHashBits)
 }
 
-// page returns the page of a hash. The table must not be empty.
-func (t *keyTable) page(h nameHash) *keyPage { return t.pages[h>>1>>(63-t.bits)] }
+// Len returns the number of keys.
+func (t *Table[T]) Len() int { return t.n }
+
+// Page returns the page of a hash, for prefetching. The table must not be empty.
+func (t *Table[T]) Page(h Hash) *Page[T] { return t.pages[h>>1>>(63-t.bits)] }
 
 // home returns the slot of a page at which probing for a hash begins.
-func (p *keyPage) home(h nameHash) int { return int(h) & (len(p.slots) - 1) }
+func (p *Page[T]) home(h Hash) int { return int(h) & (len(p.slots) - 1) }
 
-// get returns the key with a name, or nil if there is none.
-func (t *keyTable) get(name string) *fairKey {
-	if t.n == 0 {
-		return nil
-	}
-	return t.find(hashName(name), name)
+// Touch reads the slot at which probing for a hash begins, so that it is in a processor cache. The result depends on
+// what was read.
+func (p *Page[T]) Touch(h Hash) int64 { return int64(p.slots[p.home(h)].hash) }
+
+// Peek returns the first key with a hash, or nil. The table must not have changed since Page.
+func (p *Page[T]) Peek(h Hash) *T {
+	k, _ := p.from(h, p.home(h))
+	return k
 }
 
-// peek returns the first key with a hash, or nil. Unlike find it does not read the key, for
-// prefetching.
-func (p *keyPage) peek(h nameHash) *fairKey {
-	for i := p.home(h); ; i = (i + 1) & (len(p.slots) - 1) {
+// from returns the first key with a hash from a slot on, and its slot, or nil.
+func (p *Page[T]) from(h Hash, i int) (k *T, at int) {
+	for ; ; i = (i + 1) & (len(p.slots) - 1) {
 		if s := &p.slots[i]; s.key == nil || s.hash == h {
-			return s.key
+			return s.key, i
 		}
 	}
 }
 
-// find is get for callers that have computed the hash.
-func (t *keyTable) find(h nameHash, name string) *fairKey {
+// First returns the first of the keys with a hash, or nil, and where it is, for Next. Different names rarely have
+// the same hash: the caller asks on until the key has the name that it looks for.
+func (t *Table[T]) First(h Hash) (k *T, at int) {
 	if t.n == 0 {
-		return nil
+		return nil, 0
 	}
-	p := t.page(h)
-	for i := p.home(h); ; i = (i + 1) & (len(p.slots) - 1) {
-		s := &p.slots[i]
-		if s.key == nil {
-			return nil
-		}
-		if s.hash == h && s.key.name == name {
-			return s.key
-		}
-	}
+	p := t.Page(h)
+	return p.from(h, p.home(h))
 }
 
-// withID returns the keys to which ids with a hash may belong, in no order. It reads all slots
+// Next returns the key with a hash that follows the one at a place, or nil.
+func (t *Table[T]) Next(h Hash, at int) (k *T, next int) {
+	p := t.Page(h)
+	return p.from(h, (at+1)&(len(p.slots)-1))
+}
+
+// WithID returns the keys to which ids with a hash may belong, in no order. It reads all slots
 // of their page, but no key.
-func (t *keyTable) withID(idHash uint32) (keys []*fairKey) {
+func (t *Table[T]) WithID(idHash uint32) (keys []*T) {
 	if t.n == 0 {
 		return nil
 	}
-	for _, s := range t.page(homeOf(idHash)).slots {
-		if s.key != nil && s.hash.idHash() == idHash {
+	for _, s := range t.Page(homeOf(idHash)).slots {
+		if s.key != nil && s.hash.InID() == idHash {
 			keys = append(keys, s.key)
 		}
 	}
 	return keys
 }
 
-// add adds a key that is not in the table. It splits or grows the page first if it is full.
-func (t *keyTable) add(h nameHash, k *fairKey) {
+// Add adds a key that is not in the table. It splits or grows the page first if it is full.
+func (t *Table[T]) Add(h Hash, k *T) {
 	if t.pages == nil {
-		t.pages = []*keyPage{newKeyPage(pageSlotsMin, 0)}
+		t.pages = []*Page[T]{newPage[T](pageSlotsMin, 0)}
 	}
-	p := t.page(h)
+	p := t.Page(h)
 	for p.n >= len(p.slots)/4*3 {
 		if len(p.slots) < pageSlots || !t.maySplit(p) {
 			p.grow()
 		} else {
 			t.split(p, h)
 		}
-		p = t.page(h)
+		p = t.Page(h)
 	}
-	p.put(keySlot{h, k})
+	p.put(slot[T]{h, k})
 	p.n++
 	t.n++
 }
 
-// remove removes a key and reports whether it was in the table. Pages are neither merged nor
+// Remove removes a key and reports whether it was in the table. Pages are neither merged nor
 // shrunk until the last key is removed.
-func (t *keyTable) remove(h nameHash, k *fairKey) bool {
+func (t *Table[T]) Remove(h Hash, k *T) bool {
 	if t.n == 0 {
 		return false
 	}
-	p := t.page(h)
+	p := t.Page(h)
 	mask := len(p.slots) - 1
 	i := p.home(h)
 	for p.slots[i].key != k {
@@ -181,20 +186,20 @@ func (t *keyTable) remove(h nameHash, k *fairKey) bool {
 			i = j
 		}
 	}
-	p.slots[i] = keySlot{}
+	p.slots[i] = slot[T]{}
 	p.n--
 	if t.n--; t.n == 0 {
-		*t = keyTable{} // release the pages of a peak
+		*t = Table[T]{} // release the pages of a peak
 	}
 	return true
 }
 
-func newKeyPage(slots int, bits uint8) *keyPage {
-	return &keyPage{slots: make([]keySlot, slots), bits: bits}
+func newPage[T any](slots int, bits uint8) *Page[T] {
+	return &Page[T]{slots: make([]slot[T], slots), bits: bits}
 }
 
 // put stores a slot at the first free place from its home on. The page has one.
-func (p *keyPage) put(s keySlot) {
+func (p *Page[T]) put(s slot[T]) {
 	i := p.home(s.hash)
 	for p.slots[i].key != nil {
 		i = (i + 1) & (len(p.slots) - 1)
@@ -203,9 +208,9 @@ func (p *keyPage) put(s keySlot) {
 }
 
 // grow doubles the slots of a page.
-func (p *keyPage) grow() {
+func (p *Page[T]) grow() {
 	old := p.slots
-	p.slots = make([]keySlot, 2*len(old))
+	p.slots = make([]slot[T], 2*len(old))
 	for _, s := range old {
 		if s.key != nil {
 			p.put(s)
@@ -215,7 +220,7 @@ func (p *keyPage) grow() {
 
 // maySplit reports whether a full page may be split. A page that has grown is not: its names
 // share a hash. Nor is one for which the directory would have to exceed its bound.
-func (t *keyTable) maySplit(p *keyPage) bool {
+func (t *Table[T]) maySplit(p *Page[T]) bool {
 	if len(p.slots) > pageSlots || p.bits == storage.KeyHashBits {
 		return false
 	}
@@ -224,16 +229,16 @@ func (t *keyTable) maySplit(p *keyPage) bool {
 
 // split replaces the page of a hash by two, divided by the next bit of the hashes. It doubles
 // the directory if the page has only one place in it.
-func (t *keyTable) split(p *keyPage, h nameHash) {
+func (t *Table[T]) split(p *Page[T], h Hash) {
 	if p.bits == t.bits {
-		wider := make([]*keyPage, 0, 2*len(t.pages))
+		wider := make([]*Page[T], 0, 2*len(t.pages))
 		for _, each := range t.pages {
 			wider = append(wider, each, each)
 		}
 		t.pages = wider
 		t.bits++
 	}
-	halves := [2]*keyPage{newKeyPage(pageSlots, p.bits+1), newKeyPage(pageSlots, p.bits+1)}
+	halves := [2]*Page[T]{newPage[T](pageSlots, p.bits+1), newPage[T](pageSlots, p.bits+1)}
 	for _, s := range p.slots {
 		if s.key != nil {
 			half := halves[s.hash>>(63-p.bits)&1]
@@ -246,12 +251,4 @@ func (t *keyTable) split(p *keyPage, h nameHash) {
 	for i := range places {
 		t.pages[first+i] = halves[i*2/places]
 	}
-}
-
-// prefetchName reads the name of a key, which a lookup compares.
-func (k *fairKey) prefetchName() int64 {
-	if k.name == "" {
-		return 0
-	}
-	return int64(k.name[0])
 }

@@ -1,6 +1,6 @@
 //go:build !race
 
-package engine
+package keytable
 
 import (
 	"fmt"
@@ -11,14 +11,31 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
+// entry is a key as a caller has it.
+type entry struct {
+	name string
+	hash Hash
+}
+
+// get returns the entry with a name, as a caller finds it.
+func get(t *Table[entry], name string) *entry { return find(t, HashOf(name), name) }
+
+func find(t *Table[entry], h Hash, name string) *entry {
+	k, at := t.First(h)
+	for k != nil && k.name != name {
+		k, at = t.Next(h, at)
+	}
+	return k
+}
+
+func TestATableFindsWhatAMapFinds(t *testing.T) {
 	keys := 60_000
 	if testing.Short() {
 		keys /= 5
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
-	var table keyTable
-	known := map[string]*fairKey{}
+	var table Table[entry]
+	known := map[string]*entry{}
 	names := make([]string, keys)
 	for i := range names {
 		names[i] = fmt.Sprint("tenant-", i)
@@ -29,11 +46,11 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 			t.Fatalf("%d keys, the table counts %d", len(known), table.n)
 		}
 		for _, name := range names {
-			got := table.get(name)
+			got := get(&table, name)
 			if got != known[name] {
 				t.Fatalf("%q: found %v, it is %v", name, got, known[name])
 			}
-			if slices.Contains(table.withID(storage.KeyHash(name)), got) != (got != nil) {
+			if slices.Contains(table.WithID(storage.KeyHash(name)), got) != (got != nil) {
 				t.Fatalf("%q is %v, and its ids do not lead to it", name, got)
 			}
 		}
@@ -45,14 +62,14 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 			k := known[name]
 			switch {
 			case k == nil && rng.IntN(10) < growing:
-				k = &fairKey{name: name}
+				k = &entry{name: name}
 				known[name] = k
-				table.add(hashName(name), k)
+				table.Add(HashOf(name), k)
 			case k != nil && rng.IntN(10) >= growing:
-				if other := (&fairKey{name: name}); table.remove(hashName(name), other) {
+				if other := (&entry{name: name}); table.Remove(HashOf(name), other) {
 					t.Fatalf("%q: another key of that name was taken out", name)
 				}
-				if !table.remove(hashName(name), k) {
+				if !table.Remove(HashOf(name), k) {
 					t.Fatalf("%q cannot be taken out", name)
 				}
 				delete(known, name)
@@ -61,7 +78,7 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 		check()
 	}
 	for name, k := range known {
-		table.remove(hashName(name), k)
+		table.Remove(HashOf(name), k)
 	}
 	if table.pages != nil || table.n != 0 {
 		t.Errorf("an empty table holds %d pages and %d keys", len(table.pages), table.n)
@@ -70,13 +87,13 @@ func TestAKeyTableFindsWhatAMapFinds(t *testing.T) {
 
 // One more key allocates at most two pages: no client waits while a million keys are
 // rehashed.
-func TestAKeyTableGrowsPageByPage(t *testing.T) {
-	var table keyTable
-	before := map[*keyPage]bool{}
+func TestATableGrowsPageByPage(t *testing.T) {
+	var table Table[entry]
+	before := map[*Page[entry]]bool{}
 	for i := range 20_000 {
 		name := fmt.Sprint(i)
-		table.add(hashName(name), &fairKey{name: name})
-		now, fresh := map[*keyPage]bool{}, 0
+		table.Add(HashOf(name), &entry{name: name})
+		now, fresh := map[*Page[entry]]bool{}, 0
 		for _, p := range table.pages {
 			if !now[p] && !before[p] {
 				fresh++
@@ -96,25 +113,25 @@ func TestAKeyTableGrowsPageByPage(t *testing.T) {
 // A client that knows the format of ids can choose names with equal hashes.
 func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 	const others, chosen = 20_000, 5000
-	var table keyTable
+	var table Table[entry]
 	const idHash = 4711
-	add := func(name string, h nameHash) *fairKey {
-		k := &fairKey{name: name, hash: h}
-		table.add(h, k)
+	add := func(name string, h Hash) *entry {
+		k := &entry{name: name, hash: h}
+		table.Add(h, k)
 		return k
 	}
-	var colliding []*fairKey
+	var colliding []*entry
 	for i := range others {
 		name := fmt.Sprint("tenant-", i)
-		if k := add(name, hashName(name)); k.hash.idHash() != storage.KeyHash(name) {
-			t.Fatalf("the hash of %q in ids is %d, not %d", name, storage.KeyHash(name), k.hash.idHash())
+		if k := add(name, HashOf(name)); k.hash.InID() != storage.KeyHash(name) {
+			t.Fatalf("the hash of %q in ids is %d, not %d", name, storage.KeyHash(name), k.hash.InID())
 		}
 		if i < chosen {
 			name = fmt.Sprint("chosen-", i)
-			colliding = append(colliding, add(name, homeOf(idHash)|hashName(name)&(1<<(64-storage.KeyHashBits)-1)))
+			colliding = append(colliding, add(name, homeOf(idHash)|HashOf(name)&(1<<(64-storage.KeyHashBits)-1)))
 		}
 	}
-	grown := map[*keyPage]bool{}
+	grown := map[*Page[entry]]bool{}
 	for _, p := range table.pages {
 		if len(p.slots) > pageSlots {
 			grown[p] = true
@@ -123,7 +140,7 @@ func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 	if len(grown) != 1 || len(table.pages) > directoryFree {
 		t.Errorf("%d pages have grown, in a directory of %d", len(grown), len(table.pages))
 	}
-	if found := len(table.withID(idHash)); found < chosen || found > chosen+5 {
+	if found := len(table.WithID(idHash)); found < chosen || found > chosen+5 {
 		t.Errorf("%d keys have the hash, %d are found", chosen, found)
 	}
 	for p := range grown {
@@ -133,7 +150,7 @@ func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 	}
 	far := 0 // distance of the keys from their first slot
 	for _, k := range colliding {
-		p := table.page(k.hash)
+		p := table.Page(k.hash)
 		for i := p.home(k.hash); p.slots[i].key != k; i = (i + 1) & (len(p.slots) - 1) {
 			far++
 		}
@@ -142,11 +159,11 @@ func TestCollidingNamesSlowDownOnlyTheirOwnLookUps(t *testing.T) {
 		t.Errorf("%d keys stand %d slots from where they are looked for", chosen, far)
 	}
 	for _, k := range colliding {
-		if table.find(k.hash, k.name) != k || !table.remove(k.hash, k) {
+		if find(&table, k.hash, k.name) != k || !table.Remove(k.hash, k) {
 			t.Fatalf("%q cannot be found", k.name)
 		}
 	}
-	if table.n != others || len(table.withID(storage.KeyHash("tenant-7"))) != 1 {
-		t.Errorf("%d keys are left of %d, and tenant-7 is found %d times", table.n, others, len(table.withID(storage.KeyHash("tenant-7"))))
+	if table.n != others || len(table.WithID(storage.KeyHash("tenant-7"))) != 1 {
+		t.Errorf("%d keys are left of %d, and tenant-7 is found %d times", table.n, others, len(table.WithID(storage.KeyHash("tenant-7"))))
 	}
 }
