@@ -25,8 +25,11 @@ for arch in "${arches[@]}"; do
 	tar -C "$DIST/tree" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" |
 		gzip -9n >"$DIST/$name.tar.gz"
 	bash deploy/release/deb.sh "$arch"
-	"$DIST/sbom" "$version" "$DIST/linux_$arch/fila" "$DIST/linux_$arch/packages.txt" internal/ops/admin/ui/NOTICE.txt >"$DIST/$name.cdx.json"
-	[ -z "${IMAGES-yes}" ] || bash deploy/release/image.sh "$arch"
+	listing=("$DIST/sbom" "$version" "$DIST/linux_$arch/packages.txt" internal/ops/admin/ui/NOTICE.txt "$DIST/linux_$arch/fila")
+	"${listing[@]}" >"$DIST/$name.cdx.json"
+	[ -n "${IMAGES-yes}" ] || continue
+	bash deploy/release/image.sh "$arch"
+	"${listing[@]}" "$DIST/linux_$arch"/fila-{sqs,outbox} >"$DIST/fila_${version}_image_$arch.cdx.json"
 done
 cp deploy/install.sh "$DIST/install.sh"
 rm -r "$DIST/tree" "$DIST/sbom" "$DIST"/linux_*

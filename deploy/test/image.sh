@@ -96,6 +96,13 @@ the_gateway_of_sqs_serves_a_queue() {
 	pod rm -f gateway three >/dev/null
 }
 
+the_list_of_components_has_all_programs() {
+	local part list=("$dist"/fila_*_image_"$arch".cdx.json)
+	for part in github.com/linxGnu/grocksdb@ github.com/jackc/pgx github.com/aws/smithy-go@ deb/debian/librocksdb-dev@; do
+		grep -qi "pkg:$part\|pkg:golang/$part" "${list[0]}" || fail "${list[0]} has no $part"
+	done
+}
+
 the_outbox_is_inside() {
 	pod run --rm --read-only --cap-drop all --entrypoint /usr/bin/fila-outbox "$(load "$dist")" sql | grep -q 'CREATE OR REPLACE FUNCTION fila_enqueue' ||
 		fail "fila-outbox prints no statements"
@@ -119,4 +126,4 @@ certificates_and_user_are_inside() {
 trap clean EXIT
 clean
 run the_image_runs_read_only_as_a_user_of_its_own its_health_check_tells_alive_from_stuck messages_survive_a_kill_of_the_container it_stops_in_order \
-	a_newer_image_goes_on_with_the_volume the_gateway_of_sqs_serves_a_queue the_outbox_is_inside without_a_password_it_refuses_an_open_address certificates_and_user_are_inside
+	a_newer_image_goes_on_with_the_volume the_gateway_of_sqs_serves_a_queue the_outbox_is_inside the_list_of_components_has_all_programs without_a_password_it_refuses_an_open_address certificates_and_user_are_inside

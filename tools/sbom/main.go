@@ -1,8 +1,8 @@
 // Sbom writes what a static binary of Fila was made of, as CycloneDX in JSON: the modules that the
 // Go tool has recorded in it, Go's standard library, and the Debian packages whose libraries
-// are linked into it, and the npm packages in its dashboard.
+// are linked into it, and the npm packages in its dashboard. Programs that an image has beside it add their modules.
 //
-//	sbom VERSION BINARY PACKAGES NPM > fila.cdx.json
+//	sbom VERSION PACKAGES NPM BINARY [BESIDE ...] > fila.cdx.json
 //
 // PACKAGES has a line for each package: name, version, source package; NPM has one
 // for each that begins with "npm:": name, version, licence. The time is
@@ -11,10 +11,13 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"debug/buildinfo"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,17 +26,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 5 {
-		fmt.Fprintln(os.Stderr, "usage: sbom VERSION BINARY PACKAGES NPM")
+	if len(os.Args) < 5 {
+		fmt.Fprintln(os.Stderr, "usage: sbom VERSION PACKAGES NPM BINARY [BESIDE ...]")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
+	if err := write(os.Args[1], os.Args[2], os.Args[3], os.Args[4], os.Args[5:]); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
 		os.Exit(1)
 	}
 }
 
-func write(version, binary, packages, npm string) error {
+func write(version, packages, npm, binary string, beside []string) error {
 	epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
@@ -52,10 +55,11 @@ func write(version, binary, packages, npm string) error {
 		}
 	}
 	components := []cdx.Component{library("std", strings.TrimPrefix(info.GoVersion, "go"), "pkg:golang/std@"+strings.TrimPrefix(info.GoVersion, "go"), "BSD-3-Clause")}
-	for _, m := range info.Deps {
-		c := library(m.Path, m.Version, "pkg:golang/"+m.Path+"@"+m.Version, "")
-		components = append(components, c)
+	modules, err := modulesOf(info, beside)
+	if err != nil {
+		return err
 	}
+	components = append(components, modules...)
 	debian, err := debianPackages(packages, arch)
 	if err != nil {
 		return err
@@ -81,6 +85,27 @@ func write(version, binary, packages, npm string) error {
 	}
 	bom.Dependencies = &[]cdx.Dependency{{Ref: root.BOMRef, Dependencies: &refs}}
 	return cdx.NewBOMEncoder(os.Stdout, cdx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+}
+
+// modulesOf returns the modules of a binary and of the programs beside it, each version once. A program beside it is
+// itself a module of Fila, whose version is that of the release.
+func modulesOf(info *buildinfo.BuildInfo, beside []string) ([]cdx.Component, error) {
+	deps := slices.Clone(info.Deps)
+	for _, path := range beside {
+		other, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		deps = append(deps, other.Deps...)
+	}
+	slices.SortFunc(deps, func(a, b *debug.Module) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version)) })
+	var all []cdx.Component
+	for i, m := range deps {
+		if i == 0 || m.Path != deps[i-1].Path || m.Version != deps[i-1].Version {
+			all = append(all, library(m.Path, m.Version, "pkg:golang/"+m.Path+"@"+m.Version, ""))
+		}
+	}
+	return all, nil
 }
 
 func library(name, version, purl, licence string) cdx.Component {
