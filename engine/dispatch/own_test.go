@@ -144,3 +144,45 @@ func TestATimerThatIsDueStays(t *testing.T) {
 	}
 	h.sound(t)
 }
+
+// Tokens are saved for the class that comes next at a throttle by cost, but not while another of its throttles stops it:
+// it waits there, and the class behind it takes the tokens.
+func TestTokensAreNotSavedForAClassThatWaitsElsewhere(t *testing.T) {
+	h := newHall(nil)
+	dear, cheap, other := h.queues[0], h.queues[1], h.queues[2]
+	h.o.SetThrottle("tokens", Limits{Rate: 1, Burst: 10, ByCost: true})
+	h.o.SetThrottle("slot", Limits{Concurrency: 1})
+	both, tokens, slot := &Set{Names: []string{"tokens", "slot"}}, &Set{Names: []string{"tokens"}}, &Set{Names: []string{"slot"}}
+	h.put(other, 1, Head{Cost: 10, Set: tokens}, Head{Cost: 1, Set: slot})
+	if !h.deliver(other, false) {
+		t.Fatal("a full bucket does not pay for a message")
+	}
+	h.put(dear, 2, Head{Cost: 8, Set: both})
+	k := h.put(cheap, 3, Head{Cost: 9, Set: tokens}) // a queue that is new at a throttle comes one turn behind the others
+	k.heads[0].Cost = 4
+	h.settle(k)
+	for _, q := range h.queues[:2] {
+		q.waiting = 1
+		q.q.Demand(true)
+		q.q.Offer()
+	}
+	h.serveReady()
+	if h.now += 5e9; dear.waiting+cheap.waiting != 2 {
+		t.Fatal("an empty bucket pays for a message")
+	}
+	h.o.Advance(h.now)
+	h.o.Expire()
+	h.serveReady()
+	if cheap.waiting != 1 {
+		t.Fatal("no tokens are saved for the dear message: the test shows nothing")
+	}
+	if !h.deliver(other, false) {
+		t.Fatal("the slot is free, and nothing takes it")
+	}
+	h.o.Expire()
+	h.serveReady()
+	if cheap.waiting != 0 || dear.waiting != 1 {
+		t.Errorf("%d consumers wait for the cheap message, %d for the dear one, want 0 and 1", cheap.waiting, dear.waiting)
+	}
+	h.sound(t)
+}
