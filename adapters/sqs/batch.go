@@ -23,18 +23,18 @@ func (r replied) text() (string, error) {
 // together sends n commands in one write. One that cannot be made has its error in place of a reply.
 func (c *call) together(n int, command func(i int) ([]any, error)) []replied {
 	all := make([]replied, n)
-	p := c.client.Pipeline()
-	cmds := make([]*redis.Cmd, n)
+	cmds, sent := make([]*redis.Cmd, n), make([]redis.Cmder, 0, n)
 	for i := range n {
 		args, err := command(i)
 		if err != nil {
 			all[i].err = err
 			continue
 		}
-		cmds[i] = p.Do(c.ctx, args...)
+		cmds[i] = redis.NewCmd(c.ctx, args...)
+		sent = append(sent, cmds[i])
 	}
-	if p.Len() > 0 {
-		_, _ = p.Exec(c.ctx) // each command has its error
+	if len(sent) > 0 {
+		c.writes.do(sent...)
 	}
 	for i, cmd := range cmds {
 		if cmd != nil {
@@ -42,6 +42,13 @@ func (c *call) together(n int, command func(i int) ([]any, error)) []replied {
 		}
 	}
 	return all
+}
+
+// change sends a command that changes a message.
+func (c *call) change(args ...any) *redis.Cmd {
+	cmd := redis.NewCmd(c.ctx, args...)
+	c.writes.do(cmd)
+	return cmd
 }
 
 // absent reports whether a reply was nil.

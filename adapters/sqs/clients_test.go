@@ -25,9 +25,9 @@ var gatewayBinary = sync.OnceValues(func() (string, error) { //nolint:gochecknog
 	return file, err
 })
 
-// process starts a process of the gateway, with a file of access keys unless that is empty, and returns its URL. It ends with
-// the test.
-func process(t testing.TB, broker, keys string) (url string, kill func()) {
+// process starts a process of the gateway, with a file of access keys unless that is empty, and returns its URL and its id. It
+// ends with the test.
+func process(t testing.TB, broker, keys string) (url string, pid int, kill func()) {
 	t.Helper()
 	file, err := gatewayBinary()
 	if err != nil {
@@ -54,12 +54,12 @@ func process(t testing.TB, broker, keys string) (url string, kill func()) {
 					t.Log(lines.Text())
 				}
 			}()
-			return "http://" + addr, kill
+			return "http://" + addr, cmd.Process.Pid, kill
 		}
 		t.Log(lines.Text())
 	}
 	t.Fatal("the gateway has ended before it was ready")
-	return "", nil
+	return "", 0, nil
 }
 
 // program is how the tests of a folder are run, at length or as a short check.
@@ -101,8 +101,8 @@ func programs() map[string]program {
 
 func TestClients(t *testing.T) {
 	keys := keyed(t)
-	url, _ := process(t, shared.Load().addr, keys)
-	other, _ := process(t, shared.Load().addr, keys)
+	url, _, _ := process(t, shared.Load().addr, keys)
+	other, _, _ := process(t, shared.Load().addr, keys)
 	for folder, p := range programs() {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()

@@ -100,6 +100,8 @@ func (g *Gateway) Ready(ctx context.Context) error {
 // session is a user's connections to the broker, and what was read of queues with them.
 type session struct {
 	client redis.UniversalClient
+	writes lane // what waits for the broker's disk
+	leases lane // what does not
 	queues recentQueues
 }
 
@@ -115,6 +117,7 @@ func (g *Gateway) session(k AccessKey) *session {
 			o.Username, o.Password = k.User, k.Password
 		}
 		s = &session{client: redis.NewUniversalClient(&o)}
+		s.writes.client, s.leases.client = s.client, s.client
 		g.clients[as] = s
 	}
 	return s

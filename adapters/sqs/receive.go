@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 type receiveInput struct {
@@ -82,15 +84,12 @@ func receiveMessage(c *call, in *receiveInput) (*receiveOutput, error) {
 	return out, nil
 }
 
-// lease leases messages until there are some, or a time has come.
+// lease leases messages until there are some, or a time has come. The first command does not wait, and goes with those of others.
 func (c *call) lease(q *queue, args []any, until time.Time) ([]lease, error) {
+	asked := redis.NewCmd(c.ctx, args...)
+	c.leases.do(asked)
 	for {
-		block := min(time.Until(until), BlockFor).Milliseconds()
-		asked := args
-		if block > 0 {
-			asked = append(slices.Clip(args), "BLOCK", block)
-		}
-		reply, err := c.client.Do(c.ctx, asked...).Slice()
+		reply, err := asked.Slice()
 		if err != nil {
 			return nil, err
 		}
@@ -101,9 +100,11 @@ func (c *call) lease(q *queue, args []any, until time.Time) ([]lease, error) {
 		if gone := c.ctx.Err() != nil; gone && len(leases) > 0 {
 			return nil, c.release(q, leases)
 		}
-		if len(leases) > 0 || block <= 0 {
+		block := min(time.Until(until), BlockFor).Milliseconds()
+		if len(leases) > 0 || block <= 0 || c.ctx.Err() != nil {
 			return leases, c.ctx.Err()
 		}
+		asked = c.client.Do(c.ctx, append(slices.Clip(args), "BLOCK", block)...)
 	}
 }
 
@@ -262,7 +263,7 @@ func deleteMessage(c *call, in *deleteInput) error {
 	if err != nil {
 		return err
 	}
-	acked, err := c.client.Do(c.ctx, "FILA.ACK", q.name, receipt).Int64()
+	acked, err := c.change("FILA.ACK", q.name, receipt).Int64()
 	return deleted(q, acked, err)
 }
 
@@ -332,7 +333,7 @@ func (c *call) ackAll(q *queue, list []entry) bool {
 		}
 		args = append(args, receipt)
 	}
-	return c.client.Do(c.ctx, args...).Err() == nil
+	return c.change(args...).Err() == nil
 }
 
 // batch returns the queue of a batch whose entries have ids as they must be.
@@ -390,7 +391,7 @@ func changeVisibility(c *call, in *visibilityInput) error {
 	if err != nil {
 		return err
 	}
-	return c.client.Do(c.ctx, args...).Err()
+	return c.change(args...).Err()
 }
 
 type visibilityBatchInput struct {

@@ -304,7 +304,7 @@ type fleet struct {
 // start starts a gateway, again with another address.
 func (f *fleet) start(t *testing.T, i int, broker string) {
 	t.Helper()
-	url, kill := process(t, broker, "")
+	url, _, kill := process(t, broker, "")
 	f.kill[i] = kill
 	options := sdk(url, "a", "b").Options()
 	options.RetryMaxAttempts = 1 // the test repeats what has failed

@@ -76,7 +76,7 @@ func sendMessage(c *call, in *sendInput) (*sent, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.client.Do(c.ctx, args...).Text()
+	id, err := c.change(args...).Text()
 	if err != nil {
 		return nil, err
 	}

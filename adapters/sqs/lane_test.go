@@ -1,0 +1,127 @@
+package sqs
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// pipelines is a broker that answers pipelines when it is told to.
+type pipelines struct{ sent, answer chan []string }
+
+func (p *pipelines) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
+}
+
+func (p *pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (p *pipelines) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		var names []string
+		for _, cmd := range cmds {
+			names = append(names, cmd.Name())
+		}
+		p.sent <- names
+		<-p.answer
+		return nil
+	}
+}
+
+// laneTo returns a lane to a broker that is no process. It is used in a bubble.
+func laneTo(t *testing.T) (*lane, *pipelines) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	t.Cleanup(func() { _ = client.Close() })
+	p := &pipelines{make(chan []string, 10), make(chan []string)}
+	client.AddHook(p)
+	return &lane{client: client}, p
+}
+
+func commands(names ...string) []redis.Cmder {
+	var cmds []redis.Cmder
+	for _, name := range names {
+		cmds = append(cmds, redis.NewCmd(context.Background(), name))
+	}
+	return cmds
+}
+
+// sends fails unless the next pipeline has these commands.
+func (p *pipelines) sends(t *testing.T, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-p.sent:
+		if !slices.Equal(got, want) {
+			t.Fatalf("sent %v, want %v", got, want)
+		}
+	default:
+		t.Fatalf("nothing is sent, want %v", want)
+	}
+}
+
+func TestALaneGathersWhileAPipelineIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := laneTo(t)
+		done := 0
+		for _, names := range [][]string{{"a"}, {"b", "c"}, {"d", "e"}} {
+			go func() {
+				l.do(commands(names...)...)
+				done++
+			}()
+			synctest.Wait()
+		}
+		p.sends(t, "a")
+		if len(p.sent) > 0 || done > 0 {
+			t.Fatal("the others do not wait")
+		}
+		p.answer <- nil
+		p.sends(t, "b", "c", "d", "e")
+		if done != 1 {
+			t.Fatalf("%d requests are done, want the first one", done)
+		}
+		p.answer <- nil
+		synctest.Wait()
+		if done != 3 || l.running != 0 {
+			t.Fatalf("%d requests are done, %d pipelines are under way", done, l.running)
+		}
+	})
+}
+
+func TestALaneDoesNotWaitForAPipelineThatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := laneTo(t)
+		for _, name := range []string{"a", "b"} {
+			go l.do(commands(name)...)
+			synctest.Wait()
+		}
+		p.sends(t, "a")
+		time.Sleep(laneSlow + 1)
+		go l.do(commands("c")...)
+		p.sends(t, "b", "c")
+		p.answer <- nil
+		p.answer <- nil
+		synctest.Wait()
+		if l.running != 0 {
+			t.Fatalf("%d pipelines are under way", l.running)
+		}
+	})
+}
+
+func TestALaneSendsALargeRequestAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, p := laneTo(t)
+		go l.do(commands("a")...)
+		p.sends(t, "a")
+		go l.do(redis.NewCmd(context.Background(), "large", strings.Repeat("x", laneBytes)))
+		p.sends(t, "large")
+		p.answer <- nil
+		p.answer <- nil
+		synctest.Wait()
+	})
+}
