@@ -8,6 +8,7 @@ import (
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/credit"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/storage"
 )
@@ -164,7 +165,7 @@ func (tx *Tx) SetBudget(name string, o *BudgetOptions) error {
 	case len(name) > c.cfg.Limits.Key:
 		return fmt.Errorf("%w: name of %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.Key)
 	case made && c.accounts.Len() >= c.cfg.Limits.Budgets:
-		return fmt.Errorf("%w: the limit is %s, set limits.budgets to allow more", ErrInvalid, amount(c.cfg.Limits.Budgets, "budget"))
+		return fmt.Errorf("%w: the limit is %s, set limits.budgets to allow more", ErrInvalid, errtext.Amount(c.cfg.Limits.Budgets, "budget"))
 	}
 	a, ch := c.accounts.Set(name, o, c.fenceBase(), c.moment())
 	c.follow(a, ch)
@@ -190,7 +191,7 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 		return false, nil
 	}
 	if r := a.Reserved(); r > 0 {
-		return false, fmt.Errorf("%w: leases have reserved %s of budget %.80q; delete it when they have ended", ErrInvalid, amount(r, "credit"), name)
+		return false, fmt.Errorf("%w: leases have reserved %s of budget %.80q; delete it when they have ended", ErrInvalid, errtext.Amount(r, "credit"), name)
 	}
 	c.accounts.Delete(a)
 	c.order.Changed(name)

@@ -260,7 +260,7 @@ func (tx *Tx) Purge(req *Purge) (int, error) {
 // purgeKey removes a page of a key's messages and parks the task for the next page.
 func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 	c := tx.core
-	if err := c.checkKey(req.Key); err != nil {
+	if err := c.cfg.Limits.CheckKey(req.Key); err != nil {
 		return 0, err
 	}
 	if tx.atomic {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/faisca/fila/engine/cron"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/schedule"
 	"github.com/faisca/fila/storage"
 )
@@ -114,7 +115,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	}
 	n, _ := c.cron.Len()
 	if c.cron.Get(cr.Name) == nil && n >= c.cfg.Limits.Crons {
-		return fmt.Errorf("%w: the limit is %s", ErrInvalid, amount(c.cfg.Limits.Crons, "recurring message"))
+		return fmt.Errorf("%w: the limit is %s", ErrInvalid, errtext.Amount(c.cfg.Limits.Crons, "recurring message"))
 	}
 	set := storage.Cron{Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Topic: cr.Topic}
 	o := cronOptions(req)
@@ -151,7 +152,7 @@ func (c *core) checkCronTarget(cr *Cron) error {
 		if err := c.writable(); err != nil {
 			return err
 		}
-		return c.cfg.Limits.checkTopicName(req.Queue)
+		return c.cfg.Limits.CheckTopicName(req.Queue)
 	}
 	q, err := c.queueToChange(req.Queue)
 	if err != nil {

@@ -20,6 +20,7 @@
 // A file is named after what it contains. The methods of [Tx] are what commands call; those of
 // one verb are in the file of that name: lease.go, nack.go, cancel.go, redrive.go; Ack, Extend and Release in leases.go.
 //
+//	config/ config.go                a package: parameters of the engine; what it exports of parameters, limits and errors
 //	core.go                          the turn; the list of components
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers

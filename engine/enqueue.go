@@ -8,6 +8,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/keytable"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -154,7 +155,7 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	case req.Cost > l.Cost:
 		return fmt.Errorf("%w: COST %d, it must be from 1 to %d", ErrInvalid, req.Cost, l.Cost)
 	case len(req.Headers) > l.Headers:
-		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(len(req.Headers), "header"), l.Headers)
+		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(len(req.Headers), "header"), l.Headers)
 	}
 	if err := checkGroup(req, l); err != nil {
 		return err

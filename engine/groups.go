@@ -3,11 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/recent"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
 
@@ -43,7 +43,7 @@ func (e *Engine) PrepareGroup(req *OpenGroup) error {
 // prepare is PrepareGroup against a snapshot.
 func (req *OpenGroup) prepare(l *Limits, s *Snapshot, now func() int64) error {
 	m := &req.Message
-	if err := l.checkGroupName(req.Name); err != nil {
+	if err := l.CheckGroupName(req.Name); err != nil {
 		return err
 	}
 	if req.Expire < 0 || req.Expire > durationMax {
@@ -82,20 +82,7 @@ func checkGroup(req *Enqueue, l *Limits) error {
 	case req.Replace:
 		return fmt.Errorf("%w: GROUP does not go with REPLACE", ErrInvalid)
 	}
-	return l.checkGroupName(req.Group)
-}
-
-// checkGroupName refuses what is no name of a group. Rights to groups are patterns of names, as those to queues.
-func (l *Limits) checkGroupName(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: the name of a group has at least one byte", ErrInvalid)
-	case len(name) > l.QueueName:
-		return fmt.Errorf("%w: the group has %d bytes, the limit is %d", ErrTooBig, len(name), l.QueueName)
-	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%w: the name of a group has no control characters", ErrInvalid)
-	}
-	return nil
+	return l.CheckGroupName(req.Group)
 }
 
 // OpenGroup opens a group and reports whether it is new: one of that name that is open, sealed, or has come to its end and
@@ -117,7 +104,7 @@ func (tx *Tx) OpenGroup(req *OpenGroup) (bool, error) {
 		return false, err
 	}
 	if most := c.cfg.Limits.Groups; t.Len() >= most {
-		return false, fmt.Errorf("%w: the limit is %s that have not ended, set limits.groups to allow more", ErrTooBig, amount(most, "group"))
+		return false, fmt.Errorf("%w: the limit is %s that have not ended, set limits.groups to allow more", ErrTooBig, errtext.Amount(most, "group"))
 	}
 	q, err := c.queueNamed(m.Queue)
 	if err != nil {

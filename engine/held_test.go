@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/faisca/fila/engine/config"
 	"github.com/faisca/fila/storage"
 )
 
@@ -33,7 +34,7 @@ func TestWhatIsHeldIsReported(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := len(reported); n != messages*size/heldStep || !slices.IsSorted(reported) || reported[n-1] < messages*size {
+		if n := len(reported); n != messages*size/config.HeldStep || !slices.IsSorted(reported) || reported[n-1] < messages*size {
 			t.Errorf("%d MiB enqueued: %v", messages*size>>20, reported)
 		}
 		reported = nil
@@ -49,7 +50,7 @@ func TestWhatIsHeldIsReported(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := len(reported); n == 0 || reported[n-1] >= heldStep {
+		if n := len(reported); n == 0 || reported[n-1] >= config.HeldStep {
 			t.Errorf("all acked: %v", reported)
 		}
 	})

@@ -232,7 +232,7 @@ func (tx *Tx) KeyHistory(queue, key string, last time.Duration) ([]KeyMoment, er
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkKey(key); err != nil {
+	if err := c.cfg.Limits.CheckKey(key); err != nil {
 		return nil, err
 	}
 	h, total := keytable.HashOf(key), int64(0)

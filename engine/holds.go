@@ -77,7 +77,7 @@ func (tx *Tx) Hold(key string, d time.Duration) error {
 
 // checkHold returns ErrInvalid or ErrTooBig for a hold that cannot be.
 func (c *core) checkHold(key string, d time.Duration) error {
-	if err := c.checkThrottleKey(key); err != nil {
+	if err := c.cfg.Limits.CheckThrottleKey(key); err != nil {
 		return err
 	}
 	if dispatch.IsPattern(key) {
@@ -85,18 +85,6 @@ func (c *core) checkHold(key string, d time.Duration) error {
 	}
 	if d < 0 || d > durationMax {
 		return fmt.Errorf("%w: a hold is at most %d ms", ErrInvalid, durationMax.Milliseconds())
-	}
-	return nil
-}
-
-// checkThrottleKey returns ErrInvalid for an empty key and ErrTooBig for one above
-// Limits.Throttle.
-func (c *core) checkThrottleKey(key string) error {
-	if key == "" {
-		return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
-	}
-	if len(key) > c.cfg.Limits.Throttle {
-		return fmt.Errorf("%w: throttle key of %d bytes, the limit is %d", ErrTooBig, len(key), c.cfg.Limits.Throttle)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (s boundScripts) Restore(kind hook.Kind, source string) (hook.Hook, error) 
 	return s.Load(hook.Caller{}, kind, source)
 }
 
-func limits(timeout, memory, errs uint64) QueueOptions {
+func hookLimits(timeout, memory, errs uint64) QueueOptions {
 	return QueueOptions{NoDLQ: true, Given: queueset.Given{queueset.LuaTimeout: timeout, queueset.LuaMemory: memory, queueset.BreakerErrors: errs}}
 }
 
@@ -64,7 +64,7 @@ func TestHooksRunWithinTheLimitsOfTheirQueue(t *testing.T) {
 	}
 	alter := func(o QueueOptions) { w.must(func(tx *Tx) error { return tx.AlterQueue("q", o) }) }
 
-	w.queue("q", limits(20, 2<<20, 7))
+	w.queue("q", hookLimits(20, 2<<20, 7))
 	for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 		h, err := w.CompileScript(hook.Caller{}, kind, "")
 		if err != nil {
@@ -73,7 +73,7 @@ func TestHooksRunWithinTheLimitsOfTheirQueue(t *testing.T) {
 		w.must(func(tx *Tx) error { return tx.LoadScript("q", h, "") })
 	}
 	run(hook.Bounds{Timeout: 20 * time.Millisecond, Memory: 2 << 20, Errors: 7})
-	alter(limits(30, 3<<20, 8))
+	alter(hookLimits(30, 3<<20, 8))
 	run(hook.Bounds{Timeout: 30 * time.Millisecond, Memory: 3 << 20, Errors: 8})
 	alter(QueueOptions{Given: queueset.Given{queueset.BreakerErrors: 1}})
 	run(hook.Bounds{Timeout: 30 * time.Millisecond, Memory: 3 << 20, Errors: 1})
@@ -81,7 +81,7 @@ func TestHooksRunWithinTheLimitsOfTheirQueue(t *testing.T) {
 	w = openWorld(t, store, w.Now(), scripts) // a restart
 	run(hook.Bounds{Timeout: 30 * time.Millisecond, Memory: 3 << 20, Errors: 1})
 	store.FailCommits(errors.New("no space left")) // what was not written is not in force after a repair
-	if err := w.do(func(tx *Tx) error { return tx.AlterQueue("q", limits(1, 1<<20, 9)) }); err == nil {
+	if err := w.do(func(tx *Tx) error { return tx.AlterQueue("q", hookLimits(1, 1<<20, 9)) }); err == nil {
 		t.Error("altered without a store")
 	}
 	store.FailCommits(nil)
@@ -90,9 +90,9 @@ func TestHooksRunWithinTheLimitsOfTheirQueue(t *testing.T) {
 	}
 	run(hook.Bounds{Timeout: 30 * time.Millisecond, Memory: 3 << 20, Errors: 1})
 
-	alter(limits(0, 0, 0)) // those of the configuration
+	alter(hookLimits(0, 0, 0)) // those of the configuration
 	run(hook.Bounds{})
-	set := QueueSet{Queues: []QueueSpec{{Name: "q", Options: limits(40, 0, 0)}}}
+	set := QueueSet{Queues: []QueueSpec{{Name: "q", Options: hookLimits(40, 0, 0)}}}
 	if _, err := w.applyQueues(set); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestHooksRunWithinTheLimitsOfTheirQueue(t *testing.T) {
 
 func TestAQueueThatIsMadeAgainHasNotTheLimitsOfTheFirst(t *testing.T) {
 	w := newWorld(t, nil)
-	w.queue("q", limits(20, 2<<20, 7))
+	w.queue("q", hookLimits(20, 2<<20, 7))
 	if n := w.Snapshot().Hooks(); n != 1 {
 		t.Errorf("%d queues with limits", n)
 	}

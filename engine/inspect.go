@@ -77,7 +77,7 @@ func (tx *Tx) ExplainKey(req *ExplainKey) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
-	if err := c.checkKey(req.Key); err != nil {
+	if err := c.cfg.Limits.CheckKey(req.Key); err != nil {
 		return Explanation{}, err
 	}
 	x := req.explained

@@ -42,7 +42,7 @@ func (tx *Tx) Key(queue, key string) (KeyInfo, error) {
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	if err := cmp.Or(tx.core.checkKey(key), tx.afford(1)); err != nil { // setFirstDue may spend much
+	if err := cmp.Or(tx.core.cfg.Limits.CheckKey(key), tx.afford(1)); err != nil { // setFirstDue may spend much
 		return KeyInfo{}, err
 	}
 	return tx.core.keyInfo(q, key), nil

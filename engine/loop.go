@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/engine/config"
 	"github.com/faisca/fila/engine/internal/mailbox"
 	"github.com/faisca/fila/internal/histogram"
 	"github.com/faisca/fila/internal/tuning"
@@ -79,7 +80,7 @@ type Engine struct {
 // New returns an engine over a store that it must have for itself. It checks the
 // configuration and starts nothing; Run does.
 func New(cfg Config, store Store) (*Engine, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	e := &Engine{
@@ -289,7 +290,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 		c.lookAtMemory()
 		c.turn(now, tasks)
 		e.observe(ActivityTurn, began)
-		e.reportHeld(c.held(), heldStep)
+		e.reportHeld(c.held(), config.HeldStep)
 		if c.out.snapshot != e.snapshot.Load() {
 			e.snapshot.Store(c.out.snapshot)
 		}

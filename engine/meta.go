@@ -8,6 +8,7 @@ import (
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/internal/credit"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -49,7 +50,7 @@ func once(meta *Meta) {
 func checkMeta(req *Enqueue, l *Limits) error {
 	if n := len(req.Throttles); n > l.Throttles {
 		if n = countDistinct(req.Throttles); n > l.Throttles {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different throttle key"), l.Throttles)
+			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(n, "different throttle key"), l.Throttles)
 		}
 	}
 	for _, t := range req.Throttles {
@@ -62,7 +63,7 @@ func checkMeta(req *Enqueue, l *Limits) error {
 	}
 	if n := len(req.Budgets); n > BudgetsMax {
 		if n = countDistinct(req.Budgets); n > BudgetsMax {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(n, "different budget"), BudgetsMax)
+			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(n, "different budget"), BudgetsMax)
 		}
 	}
 	for _, name := range req.Budgets {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/faisca/fila/engine/topic"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
 
@@ -90,7 +91,7 @@ func (e *Engine) PreparePublish(req *Publish) error {
 
 // begin validates the request and encodes the message.
 func (req *Publish) begin(l *Limits) error {
-	if err := l.checkTopicName(req.Topic); err != nil {
+	if err := l.CheckTopicName(req.Topic); err != nil {
 		return err
 	}
 	m := &req.Message
@@ -141,7 +142,7 @@ func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() in
 func (req *Publish) Stored() int { return req.stored }
 
 func (req *Publish) tooLong(queues, size int) error {
-	return fmt.Errorf("%w: the message for %s has %d bytes in all, the limit is %d; publish a shorter one", ErrTooBig, amount(queues, "queue"), size, req.BytesMax)
+	return fmt.Errorf("%w: the message for %s has %d bytes in all, the limit is %d; publish a shorter one", ErrTooBig, errtext.Amount(queues, "queue"), size, req.BytesMax)
 }
 
 // Bytes returns the memory that the prepared request takes.

@@ -11,6 +11,7 @@ import (
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/search"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -62,7 +63,7 @@ func (q *queue) isDLQ() bool { return q.set.DeadLetter }
 // full refuses a message more than the queue, or one of its keys, may hold.
 func (q *queue) full(key string) error {
 	if most := int64(q.set.Values[queueset.MaxDepth]); most > 0 && q.figures.Total >= most {
-		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, amount(q.figures.Total, "message"), most)
+		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, errtext.Amount(q.figures.Total, "message"), most)
 	}
 	most, by := int64(q.set.Values[queueset.KeyMaxDepth]), "KEYMAXDEPTH"
 	if q.bounded > 0 {
@@ -72,7 +73,7 @@ func (q *queue) full(key string) error {
 	}
 	if most > 0 {
 		if k := q.keys.get(key); k != nil && k.total >= most {
-			return fmt.Errorf("%w: key %.512q of %q holds %s, its %s is %d", ErrMaxDepth, key, q.name, amount(k.total, "message"), by, most)
+			return fmt.Errorf("%w: key %.512q of %q holds %s, its %s is %d", ErrMaxDepth, key, q.name, errtext.Amount(k.total, "message"), by, most)
 		}
 	}
 	return nil
@@ -118,13 +119,13 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 	if err := c.writableForNew(); err != nil {
 		return err
 	}
-	if err := c.checkQueueName(name); err != nil {
+	if err := c.cfg.Limits.CheckQueueName(name); err != nil {
 		return err
 	}
 	if c.queues.byName[name] != nil {
 		return fmt.Errorf("%w: %q", ErrQueueExists, name)
 	}
-	set := storage.Queue{Values: c.cfg.queueDefaults(), CreatedAt: c.now}
+	set := storage.Queue{Values: c.cfg.QueueDefaults(), CreatedAt: c.now}
 	if err := o.apply(name, &set); err != nil {
 		return err
 	}
@@ -412,22 +413,6 @@ func (o *QueueOptions) apply(name string, set *storage.Queue) error {
 	}
 	if o.NoDLQ {
 		set.DLQ = ""
-	}
-	return nil
-}
-
-// checkQueueName refuses what is no name of a queue.
-func (c *core) checkQueueName(name string) error {
-	if name == "" {
-		return fmt.Errorf("%w: a queue name has at least one byte", ErrInvalid)
-	}
-	if len(name) > c.cfg.Limits.QueueName {
-		return fmt.Errorf("%w: the queue name has %d bytes, the limit is %d", ErrTooBig, len(name), c.cfg.Limits.QueueName)
-	}
-	for i := range len(name) {
-		if name[i] < ' ' || name[i] == 0x7f {
-			return fmt.Errorf("%w: a queue name has no control characters", ErrInvalid)
-		}
 	}
 	return nil
 }

@@ -147,7 +147,7 @@ func (p *queuePlan) make() error {
 	for i := range p.set.Queues {
 		spec := &p.set.Queues[i]
 		if c.queues.byName[spec.Name] == nil {
-			if err := c.checkQueueName(spec.Name); err != nil {
+			if err := c.cfg.Limits.CheckQueueName(spec.Name); err != nil {
 				return fmt.Errorf("queue %.255q: %w", spec.Name, err)
 			}
 		}
@@ -189,7 +189,7 @@ func (p *queuePlan) plan(spec *QueueSpec) error {
 	if q != nil {
 		set = q.set
 	}
-	set.Values, set.DLQ = c.cfg.queueDefaults(), "" // what the set does not say is as by default
+	set.Values, set.DLQ = c.cfg.QueueDefaults(), "" // what the set does not say is as by default
 	if err := o.apply(spec.Name, &set); err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (p *queuePlan) plan(spec *QueueSpec) error {
 		set.DLQ = spec.Name + DLQSuffix
 	}
 	if o.DLQ != nil && c.queues.byName[*o.DLQ] == nil {
-		if err := c.checkQueueName(*o.DLQ); err != nil {
+		if err := c.cfg.Limits.CheckQueueName(*o.DLQ); err != nil {
 			return fmt.Errorf("its dead-letter queue: %w", err)
 		}
 	}
@@ -264,7 +264,7 @@ func (p *queuePlan) changes() []QueueChange {
 		after := p.after[name]
 		q := p.core.queues.byName[name]
 		change := QueueChange{Action: QueueCreate, Queue: name}
-		before := storage.Queue{Values: p.core.cfg.queueDefaults()}
+		before := storage.Queue{Values: p.core.cfg.QueueDefaults()}
 		if q != nil {
 			change.Action, before = QueueAlter, q.set
 		} else if after.DeadLetter {
@@ -364,7 +364,7 @@ func (p *queuePlan) planLimits() (units int, err error) {
 	for i := range p.set.Limits {
 		spec := &p.set.Limits[i]
 		to, err := throttleSetting(&spec.Options)
-		if err = cmp.Or(c.checkThrottleKey(spec.Key), err); err == nil && inSet[spec.Key] {
+		if err = cmp.Or(c.cfg.Limits.CheckThrottleKey(spec.Key), err); err == nil && inSet[spec.Key] {
 			err = fmt.Errorf("%w: it is there twice", ErrInvalid)
 		}
 		if err != nil {

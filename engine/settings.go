@@ -11,6 +11,7 @@ import (
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/ordered"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
 
@@ -169,7 +170,7 @@ func (tx *Tx) SetUsers(lines map[string]string) error {
 		}
 	}
 	if n > max(usersMax, len(c.users.lines)) || bytes > max(usersBytesMax, c.users.bytes) {
-		return fmt.Errorf("%w: there would be %s with rules of %d bytes, the limits are %d and %d", ErrTooBig, amount(n, "user"), bytes, usersMax, usersBytesMax)
+		return fmt.Errorf("%w: there would be %s with rules of %d bytes, the limits are %d and %d", ErrTooBig, errtext.Amount(n, "user"), bytes, usersMax, usersBytesMax)
 	}
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		if line := lines[name]; line != "" {
@@ -287,7 +288,7 @@ func (c *core) keySettings(queue, key string) (*queue, storage.Key, error) {
 	if err != nil {
 		return nil, storage.Key{}, err
 	}
-	if err := c.checkKey(key); err != nil {
+	if err := c.cfg.Limits.CheckKey(key); err != nil {
 		return nil, storage.Key{}, err
 	}
 	set := q.settings[key]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
@@ -409,3 +410,6 @@ func (t *signalTable) recordUsed(c *core, m *message, used *int64) {
 		t.record(c, m, signalUsed, float64(n))
 	}
 }
+
+// plain formats a number without an exponent.
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

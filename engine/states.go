@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/internal/errtext"
 )
 
 // KeyState is why the next message of a fairness key, or the ready messages of a queue, are not delivered, or that they
@@ -86,7 +87,7 @@ func (c *core) freeReason(q *queue) string {
 			hold = "holds"
 		}
 		return fmt.Sprintf("%s %s %s of the queue, and none waits; the shortest is out for %s",
-			amount(n, "consumer"), hold, amount(q.figures.Leased-q.figures.Retrying, "lease"), c.since(newest))
+			errtext.Amount(n, "consumer"), hold, errtext.Amount(q.figures.Leased-q.figures.Retrying, "lease"), c.since(newest))
 	case KeyNoConsumer:
 		return "no consumer holds a lease of the queue, waits, or has asked within a minute"
 	default:
@@ -155,12 +156,12 @@ func (c *core) readyReason(q *queue, by *figures.ByState, state KeyState) string
 		if at.Stops() == "" || in.Ready == 0 {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%d by %s (%s)", in.Ready, at.Stops(), amount(in.Keys, "key")))
+		parts = append(parts, fmt.Sprintf("%d by %s (%s)", in.Ready, at.Stops(), errtext.Amount(in.Keys, "key")))
 		if longest.Stops() == "" {
 			longest = at
 		}
 	}
-	reason := fmt.Sprintf("%s of %s are stopped: %s", share(stopped, ready), amount(ready, "ready message"), strings.Join(parts, ", "))
+	reason := fmt.Sprintf("%s of %s are stopped: %s", share(stopped, ready), errtext.Amount(ready, "ready message"), strings.Join(parts, ", "))
 	if in := &by[longest]; in.Since != 0 {
 		reason += fmt.Sprintf("; key %.80q waits longest, for %s", in.Key, c.since(in.Since))
 		if k := q.keys.get(in.Key); k != nil && c.keyState(k) == longest {

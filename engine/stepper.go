@@ -48,7 +48,7 @@ type Stepper struct {
 // NewStepper returns a stepper with an engine that has recovered from the store, counted its
 // messages and run its first turns at the given time.
 func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
-	if err := cfg.check(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	s := &Stepper{core: newCore(cfg, store), store: store, start: now, now: now}

@@ -37,7 +37,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if err := c.writable(); err != nil {
 		return err
 	}
-	if err := c.checkThrottleKey(key); err != nil {
+	if err := c.cfg.Limits.CheckThrottleKey(key); err != nil {
 		return err
 	}
 	set, err := throttleSetting(&o)
@@ -101,7 +101,7 @@ func (tx *Tx) WalkInstances(cursor uint64, count int, see func(name string, admi
 // is followed from now on, and for some minutes at least. The error is ErrTooBig.
 func (tx *Tx) ThrottleHistory(name string, last time.Duration) ([]ThrottleMoment, error) {
 	c := tx.core
-	if err := c.checkThrottleKey(name); err != nil {
+	if err := c.cfg.Limits.CheckThrottleKey(name); err != nil {
 		return nil, err
 	}
 	c.history.FollowThrottle(name, true, c.now)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/engine/topic"
+	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/glob"
 	"github.com/faisca/fila/storage"
 )
@@ -44,24 +45,10 @@ func (t *topicTable) check(c *core, bad report) {
 	}
 }
 
-// checkTopicName refuses what is no name of a topic. Rights to topics are patterns of names, as
-// those to queues, and so are the rules.
-func (l *Limits) checkTopicName(name string) error {
-	switch {
-	case name == "":
-		return fmt.Errorf("%w: the name of a topic has at least one byte", ErrInvalid)
-	case len(name) > l.QueueName:
-		return fmt.Errorf("%w: the topic has %d bytes, the limit is %d", ErrTooBig, len(name), l.QueueName)
-	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%w: the name of a topic has no control characters", ErrInvalid)
-	}
-	return nil
-}
-
 // checkBinding validates the conditions of a binding.
-func (l *Limits) checkBinding(b *Binding) error {
+func checkBinding(l *Limits, b *Binding) error {
 	if len(b.Conditions) > l.Headers {
-		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, amount(len(b.Conditions), "header"), l.Headers)
+		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(len(b.Conditions), "header"), l.Headers)
 	}
 	for _, c := range b.Conditions {
 		switch {
@@ -93,10 +80,10 @@ func (tx *Tx) Bind(topic string, b Binding) (added bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := c.cfg.Limits.checkTopicName(topic); err != nil {
+	if err := c.cfg.Limits.CheckTopicName(topic); err != nil {
 		return false, err
 	}
-	if err := c.cfg.Limits.checkBinding(&b); err != nil {
+	if err := checkBinding(&c.cfg.Limits, &b); err != nil {
 		return false, err
 	}
 	n := len(c.topics.View().Bindings(topic).All())
@@ -117,10 +104,10 @@ const bindingsPerUnit = 64
 // checkBindingCount refuses one more binding of a topic that has so many, and all have total.
 func checkBindingCount(name string, ofTopic, total int) error {
 	if ofTopic >= BindingsMax {
-		return fmt.Errorf("%w: topic %.80q has %s, which is the limit", ErrInvalid, name, amount(ofTopic, "binding"))
+		return fmt.Errorf("%w: topic %.80q has %s, which is the limit", ErrInvalid, name, errtext.Amount(ofTopic, "binding"))
 	}
 	if total >= topic.MostOfAll {
-		return fmt.Errorf("%w: the topics have %s, which is the limit", ErrInvalid, amount(total, "binding"))
+		return fmt.Errorf("%w: the topics have %s, which is the limit", ErrInvalid, errtext.Amount(total, "binding"))
 	}
 	return nil
 }
@@ -259,10 +246,10 @@ func (p *queuePlan) checkBinding(b *TopicBinding, ofTopic, total int) error {
 			return fmt.Errorf("%w: the queue is not in the definition, so PRUNE would delete it", ErrInvalid)
 		}
 	}
-	if err := limits.checkTopicName(b.Topic); err != nil {
+	if err := limits.CheckTopicName(b.Topic); err != nil {
 		return err
 	}
-	if err := limits.checkBinding(&b.Binding); err != nil {
+	if err := checkBinding(limits, &b.Binding); err != nil {
 		return err
 	}
 	return checkBindingCount(b.Topic, ofTopic-1, total-1)

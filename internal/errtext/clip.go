@@ -1,6 +1,9 @@
 package errtext
 
-import "unicode/utf8"
+import (
+	"fmt"
+	"unicode/utf8"
+)
 
 // Clip returns the beginning of a text: at most that number of bytes, and no part of a character of UTF-8.
 // Text that is not UTF-8 is cut where the bytes end.
@@ -14,4 +17,12 @@ func Clip(text string, bytes int) string {
 		}
 	}
 	return text[:bytes]
+}
+
+// Amount formats a number with the noun that it counts: 1 message, 2 messages.
+func Amount[N ~int | ~int64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -33,3 +33,9 @@ func TestATextIsNotCutWithinACharacter(t *testing.T) {
 		}
 	}
 }
+
+func TestANounIsInThePluralUnlessThereIsOne(t *testing.T) {
+	if zero, one, two := Amount(0, "message"), Amount(int64(1), "message"), Amount(2, "message"); zero != "0 messages" || one != "1 message" || two != "2 messages" {
+		t.Error(zero, one, two)
+	}
+}

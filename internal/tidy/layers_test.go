@@ -38,8 +38,8 @@ func floors() map[string]floor {
 		"limits":    {packages: []string{"internal/throttleset"}, sees: []string{"values", "store"}},
 		"scripting": {packages: []string{"scripting"}, sees: []string{"values", "store", "hooks"}},
 		// The engine. A room knows no other room, and not the engine.
-		"parts":  {packages: []string{"engine/internal/..."}, sees: []string{"values", "store", "parts"}},
-		"rooms":  {packages: []string{"engine/..."}, sees: []string{"values", "store", "ledger", "parts"}},
+		"parts":  {packages: []string{"engine/internal/..."}, sees: []string{"values", "store", "hooks", "parts"}},
+		"rooms":  {packages: []string{"engine/..."}, sees: []string{"values", "store", "ledger", "hooks", "limits", "parts"}},
 		"engine": {packages: []string{"engine"}, sees: []string{"values", "store", "ledger", "hooks", "limits", "parts", "rooms"}, tests: []string{"nodes"}},
 		// The wire: links between nodes know bytes and frames.
 		"wire": {packages: []string{"resp", "internal/cluster/relay", "internal/cluster/topology"}, sees: []string{"values", "wire"}},
