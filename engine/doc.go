@@ -23,6 +23,7 @@
 //	config/ config.go                a package: parameters of the engine; what it exports of parameters, limits and errors
 //	core.go                          the turn; the list of components
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
+//	plan/ queue_apply.go             a package: settings that are given, and what makes queues match a file; carrying it out
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
 //	message.go meta.go               a message in memory; what its producer said about it
 //	throttles.go holds.go            the settings of throttles; throttle keys that are closed until a time

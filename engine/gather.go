@@ -157,19 +157,6 @@ func (c *core) regather(k *fairKey) {
 	c.settle(k)
 }
 
-// checkBatch refuses settings of a queue that do not go with a BATCH.
-func checkBatch(set *queueset.Values) error {
-	switch {
-	case set[queueset.Batch] == 0:
-		return nil
-	case set[queueset.BatchWait] == 0:
-		return fmt.Errorf("%w: BATCH needs BATCHWAIT, after which a key delivers what it has; give it in milliseconds", ErrInvalid)
-	case set[queueset.Ordered] > 0:
-		return fmt.Errorf("%w: a queue with ORDERED delivers one message of a key at a time and has no BATCH", ErrInvalid)
-	}
-	return nil
-}
-
 // explainGathering says what a key in the state gathering waits for.
 func (k *fairKey) explainGathering(i *KeyInfo) {
 	i.ReadyAt = unix(k.gathersUntil)

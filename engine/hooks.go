@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/plan"
 	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/hook"
-	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -60,25 +60,6 @@ func compileScript(cfg *Config, kind hook.Kind, source string, load func(hook.Ki
 	return h, nil
 }
 
-// hookBounds returns the bounds of a queue's hooks.
-func hookBounds(v *queueset.Values) hook.Bounds {
-	return hook.Bounds{
-		Timeout: v.Duration(queueset.LuaTimeout),
-		Memory:  int(v[queueset.LuaMemory]),
-		Errors:  uint32(v[queueset.BreakerErrors]),
-	}
-}
-
-// HookBounds returns the bounds of the hooks of a queue that a definition describes with these
-// options: what is not given is the configuration's.
-func (o *QueueOptions) HookBounds() hook.Bounds {
-	var v queueset.Values
-	for s, n := range o.Given {
-		v[s] = n
-	}
-	return hookBounds(&v)
-}
-
 // LoadScript gives a queue a compiled hook, in place of an earlier one of the same kind.
 // Messages that are enqueued or fail after its reply are decided by it. The source is stored
 // with the queue's settings, and in the history of the hook with the user that it is from.
@@ -116,15 +97,7 @@ func (tx *Tx) DeleteScript(queue string, kind hook.Kind) (bool, error) {
 }
 
 // source points to the source of a hook in the settings of the queue.
-func (q *queue) source(kind hook.Kind) *string { return hookSource(&q.set, kind) }
-
-// hookSource points to the source of a hook in stored settings of a queue.
-func hookSource(set *storage.Queue, kind hook.Kind) *string {
-	if kind == hook.OnFailure {
-		return &set.OnFailure
-	}
-	return &set.OnEnqueue
-}
+func (q *queue) source(kind hook.Kind) *string { return plan.HookSource(&q.set, kind) }
 
 // recoverScripts compiles the hooks of all queues. During a recovery in place it reuses hooks
 // whose source has not changed, with their statistics and breakers.
@@ -133,7 +106,7 @@ func (c *core) recoverScripts() {
 	fresh := &Snapshot{config: c.out.snapshot.config, configBytes: c.out.snapshot.configBytes}
 	hooks := fresh.hooks.Edit()
 	for name, q := range c.queues.byName {
-		all := queueHooks{bounds: hookBounds(&q.set.Values)}
+		all := queueHooks{bounds: plan.HookBounds(&q.set.Values)}
 		for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
 			src := *q.source(kind)
 			if src == "" {

@@ -188,14 +188,6 @@ func (c *core) rankOf(q *queue, req *Enqueue) uint8 {
 	return storage.PriorityMax - *p
 }
 
-// checkReorder refuses to change whether a queue with messages is ordered.
-func (q *queue) checkReorder(to *queueset.Values) error {
-	if to[queueset.Ordered] == q.set.Values[queueset.Ordered] || q.figures.Total == 0 && (q.figures.Counted || q.keys.Len() == 0) {
-		return nil
-	}
-	return fmt.Errorf("%w: %q has messages, ORDERED can change only while it is empty; drain or purge it first", ErrInvalid, q.name)
-}
-
 // checkOrdered verifies what is out of the keys of a queue (32).
 func (c *core) checkOrdered(q *queue, bad report) {
 	retrying := int64(0)

@@ -10,6 +10,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/plan"
 	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
@@ -80,10 +81,13 @@ func (q *queue) full(key string) error {
 }
 
 // QueueOptions are the settings of a queue that a command gives.
-type QueueOptions struct {
-	Given queueset.Given
-	DLQ   *string // the queue that takes dead messages; nil: not given
-	NoDLQ bool    // dead messages are dropped
+type QueueOptions = plan.Options
+
+// present returns the queue as its settings are judged.
+func (q *queue) present() *plan.Queue {
+	return &plan.Queue{
+		Name: q.name, Set: &q.set, Messages: q.figures.Total, Empty: q.figures.Total == 0 && (q.figures.Counted || q.keys.Len() == 0), Unused: q.figures.Unused(),
+	}
 }
 
 // queueNamed returns a queue, or ErrNoQueue with its name. While the store takes no writes it
@@ -109,7 +113,7 @@ func (c *core) queueToChange(name string) (*queue, error) {
 
 // DLQSuffix behind a queue's name makes that of the dead-letter queue it gets when
 // none is named.
-const DLQSuffix = ".dlq"
+const DLQSuffix = plan.DLQSuffix
 
 // CreateQueue makes a queue. Unless o names one or forbids it, a dead-letter
 // queue "<name>.dlq" is made with it if there is none of that name; its name may be
@@ -126,7 +130,7 @@ func (tx *Tx) CreateQueue(name string, o QueueOptions) error {
 		return fmt.Errorf("%w: %q", ErrQueueExists, name)
 	}
 	set := storage.Queue{Values: c.cfg.QueueDefaults(), CreatedAt: c.now}
-	if err := o.apply(name, &set); err != nil {
+	if err := o.Apply(name, &set); err != nil {
 		return err
 	}
 	automatic := o.DLQ == nil && !o.NoDLQ
@@ -161,10 +165,10 @@ func (tx *Tx) AlterQueue(name string, o QueueOptions) error {
 		return err
 	}
 	set := q.set
-	if err := o.apply(name, &set); err != nil {
+	if err := o.Apply(name, &set); err != nil {
 		return err
 	}
-	if err := q.checkReorder(&set.Values); err != nil {
+	if err := q.present().CheckReorder(&set.Values); err != nil {
 		return err
 	}
 	if set.DLQ != q.set.DLQ {
@@ -192,7 +196,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 		c.reclassifyAll()
 	}
 	c.putQueue(q)
-	c.out.snapshot = c.out.snapshot.withBounds(q.name, hookBounds(&q.set.Values))
+	c.out.snapshot = c.out.snapshot.withBounds(q.name, plan.HookBounds(&q.set.Values))
 	c.ended.Renew(q.dedup, set.Values.Duration(queueset.DedupWindow))
 	c.ended.Renew(q.results, search.KnownFor(&set.Values, true))
 	c.emitQueue(EventAltered, q)
@@ -206,7 +210,7 @@ func (tx *Tx) DeleteQueue(name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if !force && (q.figures.Total != 0 || !q.figures.Counted && q.keys.Len() > 0) {
+	if !force && !q.present().Empty {
 		return fmt.Errorf("%q: %w", name, ErrQueueNotEmpty)
 	}
 	if other := c.queues.byDLQ[name].Head(); other != nil {
@@ -232,7 +236,7 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	case d == nil:
 		return fmt.Errorf("dead-letter queue: %w: %.255q, create it first", ErrNoQueue, dlq)
 	}
-	if err := d.canBecomeDLQ(); err != nil {
+	if err := d.present().CanBecomeDLQ(); err != nil {
 		return err
 	}
 	if other := c.queues.byDLQ[name].Head(); other != nil {
@@ -241,12 +245,24 @@ func (c *core) checkDLQ(name, dlq string, automatic bool) error {
 	return nil
 }
 
+// markDLQ notes that a queue takes dead messages. Its keys move to other classes, since nothing is
+// charged there.
+func (c *core) markDLQ(dlq string) {
+	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
+		set := q.set
+		plan.MakeDLQ(&set)
+		c.queues.set(q, set)
+		c.putQueue(q)
+		c.reclassifyAll()
+	}
+}
+
 func (c *core) addQueue(name string, set storage.Queue) {
 	set.Number = c.newNumber()
 	q := c.newQueue(name, set)
 	q.figures.SetCounted()
 	c.putQueue(q)
-	c.out.snapshot = c.out.snapshot.withBounds(name, hookBounds(&q.set.Values))
+	c.out.snapshot = c.out.snapshot.withBounds(name, plan.HookBounds(&q.set.Values))
 	c.emitQueue(EventCreated, q)
 }
 
@@ -375,44 +391,3 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 
 // counts returns the counts of a queue, in constant time.
 func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.Len()) }
-
-// apply writes the given options into set, or says which is impossible.
-func (o *QueueOptions) apply(name string, set *storage.Queue) error {
-	for s, row := range queueset.All() {
-		n, ok := o.Given[s]
-		if !ok {
-			continue
-		}
-		if !row.Allows(n) {
-			return fmt.Errorf("%w: %s must be %s %s, not %d", ErrInvalid, row.Token, row.Range(), row.Unit, n)
-		}
-		set.Values[s] = n
-	}
-	backoff, longest := set.Values[queueset.Backoff], &set.Values[queueset.MaxBackoff]
-	_, hasBackoff := o.Given[queueset.Backoff]
-	if _, hasLongest := o.Given[queueset.MaxBackoff]; hasBackoff && !hasLongest {
-		*longest = max(*longest, backoff)
-	}
-	if *longest < backoff {
-		return fmt.Errorf("%w: MAXBACKOFF %d is below BACKOFF %d", ErrInvalid, *longest, backoff)
-	}
-	if err := checkBatch(&set.Values); err != nil {
-		return err
-	}
-	if o.DLQ != nil && o.NoDLQ {
-		return fmt.Errorf("%w: DLQ and NODLQ exclude each other", ErrInvalid)
-	}
-	if o.DLQ != nil {
-		switch *o.DLQ {
-		case "":
-			return fmt.Errorf("%w: DLQ is a queue's name, which has at least one byte; for none there is NODLQ", ErrInvalid)
-		case name:
-			return fmt.Errorf("%w: DLQ %q is the queue itself", ErrInvalid, name)
-		}
-		set.DLQ = *o.DLQ
-	}
-	if o.NoDLQ {
-		set.DLQ = ""
-	}
-	return nil
-}

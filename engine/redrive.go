@@ -8,7 +8,6 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/internal/errtext"
-	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -347,31 +346,4 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 		}
 	}
 	return info, nil
-}
-
-// canBecomeDLQ refuses to make a dead-letter queue of one that has such a queue
-// itself. A queue that was only made gives up the one that it got by being made:
-// who makes a queue to name it as DLQ need not think of NODLQ.
-func (q *queue) canBecomeDLQ() error {
-	if q.set.DLQ == "" || q.figures.Unused() && q.set.DLQ == q.name+DLQSuffix {
-		return nil
-	}
-	return fmt.Errorf("%w: %q cannot be a dead-letter queue, it has one of its own; FILA.QUEUE ALTER it with NODLQ first", ErrInvalid, q.name)
-}
-
-// makeDLQ makes settings those of a dead-letter queue: its messages never die again.
-func makeDLQ(set *storage.Queue) {
-	set.DeadLetter, set.Values[queueset.MaxAttempts], set.DLQ = true, 0, ""
-}
-
-// markDLQ notes that a queue takes dead messages. Its keys move to other classes, since nothing is
-// charged there.
-func (c *core) markDLQ(dlq string) {
-	if q := c.queues.byName[dlq]; q != nil && !q.set.DeadLetter {
-		set := q.set
-		makeDLQ(&set)
-		c.queues.set(q, set)
-		c.putQueue(q)
-		c.reclassifyAll()
-	}
 }

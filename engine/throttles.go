@@ -1,25 +1,16 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/plan"
 	"github.com/faisca/fila/internal/throttleset"
 	"github.com/faisca/fila/storage"
 )
 
 // ThrottleOptions are the settings of a throttle.
 type ThrottleOptions = throttleset.Options
-
-// throttleSetting checks options and returns them as they are stored, with defaults filled in. Errors wrap ErrInvalid.
-func throttleSetting(o *ThrottleOptions) (storage.Throttle, error) {
-	set, err := o.Setting()
-	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return set, err
-}
 
 // SetThrottle sets what a throttle key allows. It replaces an earlier setting as a whole and
 // takes effect immediately, for the backlog and for waiting consumers. A new bucket is full, and
@@ -40,7 +31,7 @@ func (tx *Tx) SetThrottle(key string, o ThrottleOptions) error {
 	if err := c.cfg.Limits.CheckThrottleKey(key); err != nil {
 		return err
 	}
-	set, err := throttleSetting(&o)
+	set, err := plan.Setting(&o)
 	if err != nil {
 		return err
 	}

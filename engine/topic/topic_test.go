@@ -5,8 +5,11 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/faisca/fila/engine/internal/limits"
+	"github.com/faisca/fila/engine/internal/refusals"
 	"github.com/faisca/fila/storage"
 )
 
@@ -169,5 +172,59 @@ func TestAListingSeesEachTopicOnce(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s is listed %d times", name, n)
 		}
+	}
+}
+
+func TestAPlanHasTheBindingsThatChange(t *testing.T) {
+	table, l := newTable(), limits.Default()
+	table.Bind("t", Binding{"a", []Condition{{"kind", "x"}}})
+	table.Bind("t", Binding{Queue: "b"})
+	table.Bind("t", Binding{Queue: "gone"})
+	table.Bind("u", Binding{Queue: "a"})
+	may := func(queue string) error {
+		if queue == "gone" {
+			return refusals.ErrNoQueue
+		}
+		return nil
+	}
+	plan := func(prune bool, wanted ...Wanted) string {
+		steps, err := table.Plan(wanted, prune, &l, may)
+		if err != nil {
+			return err.Error()
+		}
+		text := ""
+		for _, s := range steps {
+			text += fmt.Sprint(s.Topic, s.Queue, s.Added, s.Removed, s.Fields, ";")
+		}
+		return text
+	}
+	same, other := Wanted{"t", Binding{Queue: "b"}}, Wanted{"t", Binding{"a", []Condition{{"kind", "y"}}}}
+	added := Wanted{"s", Binding{Queue: "c"}}
+	want := `sctrue false [];tafalse false [{kind "x" "y"}];`
+	if got := plan(false, same, other, added); got != want {
+		t.Errorf("the plan is %s, want %s", got, want)
+	}
+	if got := plan(true, same, other, added); got != want+"uafalse true [];" {
+		t.Errorf("with those that are removed the plan is %s", got)
+	}
+	for text, wanted := range map[string][]Wanted{
+		"no such queue": {{"t", Binding{Queue: "gone"}}}, "there twice": {same, same}, "at least one byte": {{"", Binding{Queue: "a"}}},
+		"a header name": {{"t", Binding{"a", []Condition{{"", "x"}}}}}, "the pattern": {{"t", Binding{"a", []Condition{{"x", "["}}}}},
+	} {
+		if got := plan(false, wanted...); !strings.Contains(got, text) {
+			t.Errorf("%v: %s, want %q", wanted, got, text)
+		}
+	}
+	for n := range Most {
+		table.Bind("full", Binding{Queue: fmt.Sprint(n)})
+	}
+	if got := plan(false, Wanted{"full", Binding{Queue: "a"}}); !strings.Contains(got, "which is the limit") {
+		t.Errorf("a topic has one binding more than it may have: %s", got)
+	}
+	if got := plan(true, Wanted{"full", Binding{Queue: "a"}}); strings.Contains(got, "which is the limit") {
+		t.Errorf("those that are removed do not count: %s", got)
+	}
+	if table.CheckBinding("full", &Binding{Queue: "a"}, &l) == nil || table.CheckBinding("full", &Binding{Queue: "7"}, &l) != nil {
+		t.Error("a full topic takes no other queue, and other conditions of those that it has")
 	}
 }
