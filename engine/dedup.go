@@ -127,7 +127,7 @@ func (c *core) earlier(q *queue, req *Enqueue) (p prior, err error) {
 	if p.owner, p.lent, err = c.owner(q, req.Unique, req.looks.unique); err != nil {
 		return prior{}, err
 	}
-	if !req.Replace && !c.groups.sweeping(q) {
+	if !req.Replace && !c.groups.Sweeping(q.no) {
 		p.known, p.owner = p.owner.ID, storage.DedupEntry{}
 	}
 	if p.known == (ID{}) && (req.Replace || p.owner.ID == (ID{})) {

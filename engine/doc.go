@@ -34,7 +34,7 @@
 //	budget/                          a package: accounts of prepaid credits, what moves them and what is written then
 //	accounts.go                      commands about budgets; look-ups of ids of movements
 //	charges.go budget_gate.go        what leases reserve of budgets; what keys that wait for credits need of them
-//	group/                           a package: groups of messages that are done together, and counts of their members
+//	group/                           a package: groups of messages that are done together, counts of their members, sweeps
 //	groups.go group_end.go           commands about groups; what happens when members end
 //	result.go done.go                clients that wait for results; the records of ends
 //	dedup.go unique.go replace.go    ids for which a queue has one message; a message in the place of another
@@ -149,7 +149,7 @@
 //  41. Groups are found under their names and numbers. The counts of a group are the sums over the queues that have
 //     members of it. What has changed since the last cut is listed, and no other. A group that is over is listed.
 //     Package group checks this.
-//  42. A group counts at least its members in memory, in their queues.
+//  42. A group counts at least its members in memory, in their queues. Package group checks this.
 //  43. Followed keys are found under their names, and each of them in one place of the table of all. A queue has at most
 //     figures.FollowedOfQueueMax of them, all queues figures.FollowedMax. Package figures checks this.
 //

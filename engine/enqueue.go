@@ -60,7 +60,7 @@ type Enqueue struct {
 	looks idLooks // the last ones, of dedup and of Unique
 	owner *lookup // of the message that it may replace; nil: none so far
 
-	groupLook *groupLook // of Group; nil: it was not needed so far
+	groupLook *group.Look // of Group; nil: it was not needed so far
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of
@@ -265,7 +265,7 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 		return a, nil
 	}
 	if req.Group != "" {
-		if a.group, err = c.groups.joinable(tx, req.Group, &req.groupLook); err != nil {
+		if a.group, err = c.groups.joinable(tx, req); err != nil {
 			return admission{}, err
 		}
 	}

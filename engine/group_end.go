@@ -3,16 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
+	"iter"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
-	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/keytable"
-	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/storage"
 )
 
@@ -33,35 +29,9 @@ import (
 // removed then. All others are found by a sweep, which reads the queue page by page.
 
 // groupTable is the component of groups.
-type groupTable struct {
-	group.Table
-	kept  *generation.Group                      // those of groups that have come to their end
-	ended recent.Table[string, storage.GroupEnd] // of recent batches
-
-	messages map[uint64]heldMessage // of the newest groups, and of those that the store may not have
-	order    []uint64               // their numbers, the oldest first, also of some that are gone
-	bytes    int                    // of messages
-
-	retryAt int64          // when groups are finished again whose message could not be read
-	failed  []*group.Group // these
-
-	sweeps  map[uint32]*groupSweep // by number of the queue
-	line    []*groupSweep          // the same, in the order of their next pages
-	page    *page                  // of the first one; nil: none is being read
-	sweepAt int64                  // no page before this time
-
-	opened, done, cancelled uint64
-}
-
-// heldMessage is a storage.GroupMessage in memory.
-type heldMessage struct {
-	record []byte
-	batch  uint64 // that writes it
-}
+type groupTable struct{ group.Table }
 
 const (
-	// groupMessagesMax bounds the bytes of messages of groups in memory that the store has.
-	groupMessagesMax = 16 << 20
 	// A page of a sweep looks at so many messages, and removes so many.
 	sweepLook = 4096
 	sweepPage = 512
@@ -69,79 +39,22 @@ const (
 	groupsAtOnce = turnUnits
 )
 
-func (t *groupTable) reset() {
-	opened, done, cancelled := t.opened, t.done, t.cancelled
-	*t = groupTable{messages: map[uint64]heldMessage{}, sweeps: map[uint32]*groupSweep{}, opened: opened, done: done, cancelled: cancelled}
-	t.Reset()
-}
+func (t *groupTable) reset() { t.Reset() }
 
-// next returns when a group expires, a group is finished again, or a page of a sweep is read.
+// next returns when something of a group is due, or a page of a sweep is read.
 func (t *groupTable) next(c *core) int64 {
-	at := int64(never)
-	if g := t.NextExpiry(); g != nil {
-		at = g.ExpireAt
-	}
-	if len(t.failed) > 0 {
-		at = min(at, t.retryAt)
-	}
-	if len(t.line) > 0 && t.page == nil {
-		at = min(at, max(t.sweepAt, c.reads.pausedUntil))
-	}
-	return at
+	return min(t.NextAt(), max(t.SweepAt(), c.reads.pausedUntil))
 }
 
-// expire cancels the groups that have expired, within the budget.
+// expire cancels the groups that have expired, drops what need not be known any more, and reads the next page of a sweep,
+// within the budget.
 func (t *groupTable) expire(c *core) {
-	for g := t.NextExpiry(); g != nil && g.ExpireAt <= c.now && c.room(); g = t.NextExpiry() {
+	for c.room() && t.Expire(c.now) {
 		c.spend(1)
-		t.cancel(c, g, "it has expired")
+		c.out.sync = true
 	}
-	if len(t.failed) > 0 && t.retryAt <= c.now {
-		all := t.failed
-		t.failed = nil
-		for _, g := range all {
-			t.Postpone(g)
-		}
-	}
-	c.spend(t.ended.Prune(c.now, c.out.committed, max(c.tasks.budget.left, 0)))
-	t.drop(c)
+	c.spend(t.Drop(c.out.writes(c.now), c.out.committed, max(c.tasks.budget.left, 0)))
 	t.sweepNext(c)
-}
-
-// hold keeps the message of a group in memory, at least until the store has it.
-func (t *groupTable) hold(number uint64, record []byte, batch uint64) {
-	t.messages[number] = heldMessage{record, batch}
-	t.order = append(t.order, number)
-	t.bytes += len(record)
-}
-
-// drop drops the oldest messages that the store has, if there are too many.
-func (t *groupTable) drop(c *core) {
-	if n := len(t.order); n > 2*len(t.messages)+sweepLook { // most of them are gone
-		c.spend(n / sweepPage)
-		t.order = slices.DeleteFunc(t.order, func(number uint64) bool { return t.messages[number].record == nil })
-	}
-	for len(t.order) > 0 {
-		number := t.order[0]
-		m, held := t.messages[number]
-		if held && (t.bytes <= groupMessagesMax || m.batch > c.out.committed) {
-			return
-		}
-		t.release(number)
-		t.order = t.order[1:]
-	}
-	t.order = nil
-}
-
-// release drops the message of a group.
-func (t *groupTable) release(number uint64) {
-	t.bytes -= len(t.messages[number].record)
-	delete(t.messages, number)
-}
-
-// writeRecords writes the records that have changed since the last cut.
-func (t *groupTable) writeRecords(c *core) {
-	t.Records(func(key, value []byte) { c.out.batch.Put(storage.State, key, value) }, func(key []byte) { c.out.batch.Delete(storage.State, key) })
 }
 
 // memberEnded ends a message that is removed from its queue as a member of its group, if it is one.
@@ -182,9 +95,6 @@ func (t *groupTable) nameOf(m *message) string {
 func (t *groupTable) cancels(m *message) bool {
 	return m.ties != nil && m.ties.member != 0 && !m.ties.died && t.Cancels(m.ties.member)
 }
-
-// sweeping reports whether a queue may have members of cancelled groups that are not leased. Their unique ids are free.
-func (t *groupTable) sweeping(q *queue) bool { return t.sweeps[q.no] != nil }
 
 // cancelMember removes a message that is in no structure, since its group is cancelled.
 func (t *groupTable) cancelMember(c *core, m *message) {
@@ -234,61 +144,35 @@ func (t *groupTable) endOver(c *core) {
 	}
 }
 
-// end finishes a group that is over: its message is enqueued, unless it is cancelled, and what is kept of it is written.
+// end finishes a group that is over: its message is enqueued, unless it is cancelled.
 func (t *groupTable) end(c *core, g *group.Group) {
 	var id ID
 	if !g.IsCancelled() {
 		m, err := t.enqueue(c, g)
 		switch {
 		case errors.Is(err, errGroupEnd):
-			t.cancel(c, g, err.Error())
+			t.Cancel(g, c.now, err.Error())
 		case err != nil:
 			c.cfg.Log.Error().Err(err).Str("group", g.Name).Msg("the message of a group cannot be read, retrying later")
-			t.failed, t.retryAt = append(t.failed, g), c.now+int64(c.cfg.RetryInterval)
+			t.Retry(g, c.now+int64(c.cfg.RetryInterval))
 			return
 		default:
 			id = m
 		}
 	}
-	end := storage.GroupEnd{
-		Number: g.Number(), Cancelled: g.IsCancelled(), Done: g.Done, Dead: g.Dead, CancelledNumber: g.Cancelled, Message: id, Error: g.Error,
-		OpenedAt: g.OpenedAt, SealedAt: g.SealedAt, EndedAt: c.now, Queue: g.Queue,
-	}
-	if end.Cancelled {
-		end.EndedAt = g.CancelledAt
-		t.cancelled++
-	} else {
-		t.done++
-	}
-	c.out.batch.Delete(storage.State, storage.AppendGroupMessageKey(nil, g.Number()))
-	c.out.batch.Put(storage.State, storage.AppendGroupEndKey(nil, c.ended.Current(t.kept, c.now), g.Name), end.Append(nil))
-	t.ended.Add(g.Name, end, c.out.batchNo, c.now)
-	t.release(g.Number())
-	t.Finish(g)
+	t.Finish(g, id, c.out.writes(c.now))
 	c.out.sync = true
 }
 
 // errGroupEnd is wrapped by errors that cancel a group which would be done.
 var errGroupEnd = errors.New("the message of the group was not enqueued")
 
-// message returns the message of a group.
-func (t *groupTable) message(c *core, g *group.Group) (rec storage.GroupMessage, m storage.Message, err error) {
-	record := t.messages[g.Number()].record
-	if record == nil {
-		if record, err = c.store.Get(storage.State, storage.AppendGroupMessageKey(nil, g.Number())); err != nil {
-			return rec, m, err
-		}
-		c.spend(readUnits + len(record)/unitBytes)
-	}
-	if err = rec.Decode(record); err == nil {
-		err = m.Decode(rec.Message)
-	}
-	return rec, m, err
-}
-
 // enqueue enqueues the message of a group that is over and returns its id. Errors: errGroupEnd, those of the store.
 func (t *groupTable) enqueue(c *core, g *group.Group) (ID, error) {
-	rec, whole, err := t.message(c, g)
+	rec, read, err := t.Message(g, c.store)
+	if read >= 0 {
+		c.spend(readUnits + read/unitBytes)
+	}
 	if err != nil {
 		return ID{}, err
 	}
@@ -299,10 +183,10 @@ func (t *groupTable) enqueue(c *core, g *group.Group) (ID, error) {
 	if g.Outer != 0 && !t.Enter(g.Outer, q.no) {
 		return ID{}, fmt.Errorf("%w: it is a member of a group that is cancelled", errGroupEnd)
 	}
-	req := Enqueue{Queue: rec.Queue, Key: rec.Key, Meta: whole.Meta, hash: keytable.HashOf(rec.Key)}
+	req := Enqueue{Queue: rec.Queue, Key: rec.Key, Meta: rec.Whole.Meta, hash: keytable.HashOf(rec.Key)}
 	a := admission{queue: q}
 	if req.MemberOf = g.Outer; !q.ordered() {
-		a.readyAt = t.readyAt(c, &rec)
+		a.readyAt = t.readyAt(c, &rec.GroupMessage)
 		if rec.Priority > 0 {
 			req.Priority = new(uint8(rec.Priority - 1))
 		}
@@ -311,11 +195,7 @@ func (t *groupTable) enqueue(c *core, g *group.Group) (ID, error) {
 		a.expires = 0 // it would be over before the message is ready: nothing refuses that
 	}
 	req.ExpiresAt = a.expires
-	whole.Headers = append(slices.Clip(whole.Headers),
-		Header{Name: []byte("fila-group"), Value: []byte(g.Name)},
-		Header{Name: []byte("fila-group-done"), Value: strconv.AppendInt(nil, g.Done, 10)},
-		Header{Name: []byte("fila-group-dead"), Value: strconv.AppendInt(nil, g.Dead, 10)})
-	req.record = whole.Append(nil)
+	req.record = rec.Whole.Append(nil)
 	m := c.add(c.keyWithHash(q, req.Key, req.hash), &req, &a, nil)
 	c.emitMessage(EventEnqueued, m)
 	return m.id, nil
@@ -332,81 +212,33 @@ func (t *groupTable) readyAt(c *core, rec *storage.GroupMessage) int64 {
 	return 0
 }
 
-// cancel cancels a group, its message and its members that are not leased.
-func (t *groupTable) cancel(c *core, g *group.Group, reason string) {
-	t.Cancel(g, c.now, reason)
-	if g.Outer != 0 {
-		t.End(g.Outer, 0, false, group.Cancelled)
-	}
-	t.sweepFor(c, g)
-	c.out.sync = true
-}
-
-// groupSweep removes members of cancelled groups from a queue, page by page.
-type groupSweep struct {
-	queue  *queue
-	no     uint32
-	groups map[uint64]struct{} // of which it removes members; never changed, as pages read it
-	more   map[uint64]struct{} // the same of another pass, which follows; nil: none does
-	cursor []byte              // where the next page begins; nil: the beginning
-}
-
-// sweepFor has the members of a cancelled group removed from their queues.
-func (t *groupTable) sweepFor(c *core, g *group.Group) {
-	for no := range g.PendingIn() {
-		q := c.queues.byNumber[no]
-		if q == nil {
-			continue // what it had is reclaimed
-		}
-		s := t.sweeps[no]
-		if s == nil {
-			s = &groupSweep{queue: q, no: no}
-			t.sweeps[no] = s
-			t.line = append(t.line, s)
-		}
-		if s.more == nil {
-			s.more = map[uint64]struct{}{}
-		}
-		s.more[g.Number()] = struct{}{}
-	}
-}
-
-// sweepNext reads the next page of the first sweep in line, unless one is being read.
+// sweepNext reads the next page of a sweep, if it is due.
 func (t *groupTable) sweepNext(c *core) {
-	if len(t.line) == 0 || t.page != nil || t.sweepAt > c.now || !c.mayRead() {
+	if t.SweepAt() > c.now || !c.mayRead() {
 		return
 	}
-	s := t.line[0]
-	if c.queues.byNumber[s.no] != s.queue { // purged or deleted
-		t.endSweep()
+	s := t.NextPage()
+	q := c.queues.byNumber[s.Queue]
+	if q == nil { // purged or deleted
+		t.SweptAway()
 		return
 	}
-	if s.groups == nil {
-		s.groups, s.more = s.more, nil
-	}
-	t.page = c.readPage(s.queue, "", s.cursor, sweepLook, func(c *core) { t.swept(c, s) })
-	t.page.members, t.page.most = s.groups, sweepPage
-}
-
-// endSweep ends the first sweep in line.
-func (t *groupTable) endSweep() {
-	delete(t.sweeps, t.line[0].no)
-	t.line[0] = nil
-	t.line = t.line[1:]
+	var p *page
+	p = c.readPage(q, "", s.Cursor, sweepLook, func(c *core) { t.swept(c, p) })
+	p.members, p.most = s.Members, sweepPage
 }
 
 // swept removes the members that a page has found and that are not leased.
-func (t *groupTable) swept(c *core, s *groupSweep) {
-	p := t.page
-	t.page = nil
+func (t *groupTable) swept(c *core, p *page) {
 	switch {
-	case c.queues.byNumber[s.no] != s.queue:
-		t.endSweep()
-		return
+	case c.queues.byNumber[p.no] == nil:
+		t.SweptAway()
 	case p.err != nil:
-		c.cfg.Log.Error().Err(p.err).Str("queue", s.queue.name).Msg("members of a cancelled group cannot be read, retrying later")
-		t.sweepAt = c.now + int64(c.cfg.RetryInterval)
-	case c.valid(&p.changeLog):
+		c.cfg.Log.Error().Err(p.err).Str("queue", p.queue.name).Msg("members of a cancelled group cannot be read, retrying later")
+		t.SweepAgain(c.now + int64(c.cfg.RetryInterval))
+	case !c.valid(&p.changeLog):
+		t.SweepAgain(c.now)
+	default:
 		c.spend(len(p.found))
 		for i := range p.found {
 			f := &p.found[i]
@@ -416,21 +248,13 @@ func (t *groupTable) swept(c *core, s *groupSweep) {
 				t.cancelMember(c, m)
 			}
 		}
-		if s.cursor = p.next; s.cursor == nil {
-			if s.groups = nil; s.more == nil {
-				t.endSweep()
-				return
-			}
-		}
+		t.Swept(p.next)
 	}
-	t.line = append(t.line[1:], s) // the next one has its turn
 }
 
 // recover reads the groups that have not come to their end, with their counts, and finds the generations of the
 // others.
 func (t *groupTable) recover(c *core) error {
-	t.ended.Dropped = c.out.batchNo // look-ups from before the recovery are stale
-	t.kept = generation.NewUnder(storage.GroupEndsPrefix(), storage.State, c.cfg.GroupsKeep)
 	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateGroup), func(k, v []byte) error {
 		number, _, err := storage.ParseGroupKey(k)
 		if err != nil {
@@ -462,51 +286,22 @@ func (t *groupTable) recover(c *core) error {
 		return err
 	}
 	t.Restored()
-	t.Walk(0, t.Len(), func(g *group.Group) {
-		if g.IsCancelled() {
-			t.sweepFor(c, g)
-		}
-	})
-	return c.ended.Recover(c.store, t.kept)
+	return t.Recover(c.store, c.cfg.GroupsKeep, c.out.batchNo)
 }
 
 // check verifies the groups (41), and that a group counts at least its members in memory (42).
 func (t *groupTable) check(c *core, bad report) {
 	t.Check(group.Report(bad))
-	type at struct {
-		group uint64
-		queue uint32
-	}
-	pending, buried := map[at]int64{}, map[at]int64{}
-	for m := range inMemory(c) {
-		switch key := (at{m.tied().member, m.key.queue.no}); {
-		case key.group == 0 || m.key.purged():
-		case m.tied().died:
-			buried[key]++
-		default:
-			pending[key]++
+	t.CheckMembers(membersInMemory(c), group.Report(bad))
+}
+
+// membersInMemory iterates over the members of groups that are in memory.
+func membersInMemory(c *core) iter.Seq[group.Member] {
+	return func(yield func(group.Member) bool) {
+		for m := range inMemory(c) {
+			if of := m.tied().member; of != 0 && !m.key.purged() && !yield(group.Member{Group: of, Queue: m.key.queue.no, Buried: m.tied().died}) {
+				return
+			}
 		}
-	}
-	t.CheckMembers(func(number uint64, queue uint32, has, hasBuried int64) {
-		if key := (at{number, queue}); has < pending[key] || hasBuried < buried[key] {
-			bad(42, "group %d has %d pending and %d buried members in queue %d, in memory are %d and %d", number, has, hasBuried, queue, pending[key], buried[key])
-		}
-		delete(pending, at{number, queue})
-		delete(buried, at{number, queue})
-	})
-	for key := range pending {
-		if t.Numbered(key.group) != nil {
-			bad(42, "group %d has members in queue %d and does not count them", key.group, key.queue)
-		}
-	}
-	if n := len(slices.Collect(maps.Keys(t.sweeps))); n != len(t.line) {
-		bad(42, "%d sweeps are found, %d are in line", n, len(t.line))
-	}
-	size := 0
-	for _, m := range t.messages {
-		size += len(m.record)
-	}
-	if size != t.bytes {
-		bad(42, "messages of groups have %d bytes, %d are counted", size, t.bytes)
 	}
 }

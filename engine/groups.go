@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/group"
-	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
@@ -14,10 +13,6 @@ import (
 // Groups: messages that are done together. This file is the commands about groups; package group has their states and
 // counts, and group_end.go what happens when members end. Each message in memory and each record has the number of the
 // group that it is a member of (ties.member).
-//
-// Groups that have not come to their end are in memory, without their messages. The others are on disk only, in
-// generations that are forgotten Config.GroupsKeep after the end, and are looked up off the loop by name, as ids of
-// movements are (package recent).
 
 // OpenGroup is a request to open a group. The caller fills the exported fields and calls Engine.PrepareGroup. It can be
 // applied once.
@@ -27,12 +22,9 @@ type OpenGroup struct {
 	WhenDone bool          // a dead member keeps the group waiting
 	Expire   time.Duration // until it is cancelled; 0: never
 
-	look   *groupLook
+	look   *group.Look
 	record []byte // a storage.GroupMessage
 }
-
-// groupLook is the look-up of a group that has come to its end.
-type groupLook = recent.Look[string, storage.GroupEnd]
 
 // PrepareGroup validates a request, runs the hook of the queue of its message and encodes that. It runs on the goroutine
 // of the connection. Errors: those of Prepare.
@@ -100,8 +92,8 @@ func (tx *Tx) OpenGroup(req *OpenGroup) (bool, error) {
 	if t.Get(req.Name) != nil {
 		return false, nil
 	}
-	if end, err := c.groups.known(tx, req.Name, &req.look); err != nil || end != nil {
-		return false, err
+	if end, err := t.Ended(req.Name, req.look, c.now); err != nil || end != nil {
+		return false, t.refused(tx, req.Name, &req.look, err)
 	}
 	if most := c.cfg.Limits.Groups; t.Len() >= most {
 		return false, fmt.Errorf("%w: the limit is %s that have not ended, set limits.groups to allow more", ErrTooBig, errtext.Amount(most, "group"))
@@ -121,7 +113,7 @@ func (tx *Tx) OpenGroup(req *OpenGroup) (bool, error) {
 	}
 	head := storage.Group{Name: req.Name, WhenDone: req.WhenDone, OpenedAt: c.now, Queue: q.name}
 	if m.Group != "" {
-		outer, err := t.joinable(tx, m.Group, &m.groupLook)
+		outer, err := t.joinable(tx, m)
 		if err != nil {
 			return false, err
 		}
@@ -130,11 +122,8 @@ func (tx *Tx) OpenGroup(req *OpenGroup) (bool, error) {
 	if req.Expire > 0 {
 		head.ExpireAt = c.now + int64(req.Expire)
 	}
-	g := t.Make(head, c.fenceBase())
-	c.out.batch.Put(storage.State, storage.AppendGroupMessageKey(nil, g.Number()), req.record)
+	t.Open(head, c.fenceBase(), req.record, c.out.writes(c.now))
 	c.out.sync = true
-	t.hold(g.Number(), req.record, c.out.batchNo)
-	t.opened++
 	req.record = nil
 	return true, nil
 }
@@ -148,79 +137,52 @@ func (req *OpenGroup) Preflight(tx *Tx) error {
 	return t.preflight(tx, req.Message.Group, &req.Message.groupLook)
 }
 
-// known returns the group of a name that has come to its end and is known; nil if there is none. There must be none
-// of that name in memory. It returns ErrWouldBlock while the name is looked up.
-func (t *groupTable) known(tx *Tx, name string, look **groupLook) (*storage.GroupEnd, error) {
-	c := tx.core
-	if len(t.kept.List()) == 0 {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	end, err := t.ended.Find(name, *look)
-	switch {
-	case errors.Is(err, recent.ErrStale) && tx.atomic:
-		return nil, errWaits
-	case errors.Is(err, recent.ErrStale):
-		return nil, tx.awaitRead(t.look(name, look, c.out.batchNo))
-	case err != nil:
-		return nil, fmt.Errorf("look group up: %w", err)
-	case end.Number == 0 || end.EndedAt+int64(c.cfg.GroupsKeep) <= c.now:
-		return nil, nil //nolint:nilnil // there is none
-	}
-	return &end, nil
-}
-
-// look returns the read that looks up a group by name, for awaitRead.
-func (t *groupTable) look(name string, look **groupLook, batch uint64) func(store Store) (give func()) {
-	kept := t.kept
-	return func(store Store) func() {
-		l := new(recent.Begin[string, storage.GroupEnd](name, batch))
-		b, err := kept.Find(store, storage.GroupEndID(name))
-		if l.Err = err; b != nil && err == nil {
-			l.Err = l.Found.Decode(b)
-		}
-		return func() { *look = l }
-	}
-}
-
 // preflight waits, in a transaction, for a current look-up of a group that is not in memory.
-func (t *groupTable) preflight(tx *Tx, name string, look **groupLook) error {
-	if t.Get(name) != nil || len(t.kept.List()) == 0 || !t.ended.Stale(*look) {
+func (t *groupTable) preflight(tx *Tx, name string, look **group.Look) error {
+	if !t.Stale(name, *look) {
 		return nil
 	}
-	return tx.awaitRead(t.look(name, look, tx.core.out.batchNo))
+	return t.lookUp(tx, name, look)
 }
 
-// joinable returns the group of a name if it takes members. Errors: ErrNoGroup, ErrSealed, ErrWouldBlock while the name is
-// looked up.
-func (t *groupTable) joinable(tx *Tx, name string, look **groupLook) (*group.Group, error) {
-	if g := t.Get(name); g != nil {
-		if !g.Open() {
-			return nil, sealedGroup(name)
-		}
-		return g, nil
+// lookUp parks the task until a name is looked up.
+func (t *groupTable) lookUp(tx *Tx, name string, look **group.Look) error {
+	read := t.Look(name, tx.core.out.batchNo)
+	return tx.awaitRead(func(store Store) func() {
+		l := read(store)
+		return func() { *look = l }
+	})
+}
+
+// refused is the error of a call about the group of a name, for one of package group. It may park the task.
+func (t *groupTable) refused(tx *Tx, name string, look **group.Look, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, group.ErrStale) && tx.atomic:
+		return errWaits
+	case errors.Is(err, group.ErrStale):
+		return t.lookUp(tx, name, look)
+	case errors.Is(err, group.ErrNone):
+		return fmt.Errorf("%w %.255q; open it with FILA.GROUP OPEN", ErrNoGroup, name)
+	case errors.Is(err, group.ErrSealed):
+		return fmt.Errorf("%w: group %.255q takes no more members", ErrSealed, name)
 	}
-	switch end, err := t.known(tx, name, look); {
-	case err != nil:
-		return nil, err
-	case end != nil:
-		return nil, sealedGroup(name)
-	}
-	return nil, noGroup(name)
+	return fmt.Errorf("look group up: %w", err)
 }
 
-func noGroup(name string) error {
-	return fmt.Errorf("%w %.255q; open it with FILA.GROUP OPEN", ErrNoGroup, name)
-}
-
-func sealedGroup(name string) error {
-	return fmt.Errorf("%w: group %.255q takes no more members", ErrSealed, name)
+// joinable returns the group that a request names if it takes members. Errors: ErrNoGroup, ErrSealed, ErrWouldBlock while
+// the name is looked up.
+func (t *groupTable) joinable(tx *Tx, req *Enqueue) (*group.Group, error) {
+	g, err := t.Joinable(req.Group, req.groupLook, tx.core.now)
+	return g, t.refused(tx, req.Group, &req.groupLook, err)
 }
 
 // GroupCall names a group, for one call.
 type GroupCall struct {
 	Name string
 
-	look *groupLook
+	look *group.Look
 }
 
 // Preflight looks up, in a transaction, what the calls about a group need.
@@ -228,19 +190,27 @@ func (req *GroupCall) Preflight(tx *Tx) error {
 	return tx.core.groups.preflight(tx, req.Name, &req.look)
 }
 
+// toChange returns the group of a name for a change; nil without an error if it has come to its end.
+func (t *groupTable) toChange(tx *Tx, req *GroupCall) (*group.Group, error) {
+	if err := tx.core.writable(); err != nil {
+		return nil, err
+	}
+	if g := t.Get(req.Name); g != nil {
+		return g, nil
+	}
+	end, err := t.Ended(req.Name, req.look, tx.core.now)
+	if err == nil && end == nil {
+		err = group.ErrNone
+	}
+	return nil, t.refused(tx, req.Name, &req.look, err)
+}
+
 // SealGroup has a group take no more members and returns how many are pending. One that is sealed already stays as it is.
 // Errors: ErrMisconf, ErrNoGroup, ErrWouldBlock while the name is looked up.
 func (tx *Tx) SealGroup(req *GroupCall) (pending int64, err error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
-		return 0, err
-	}
-	g := c.groups.Get(req.Name)
+	g, err := c.groups.toChange(tx, req)
 	if g == nil {
-		end, err := c.groups.known(tx, req.Name, &req.look)
-		if err == nil && end == nil {
-			err = noGroup(req.Name)
-		}
 		return 0, err
 	}
 	if g.Open() {
@@ -255,85 +225,29 @@ func (tx *Tx) SealGroup(req *GroupCall) (pending int64, err error) {
 // the group is not enqueued. Errors: ErrMisconf, ErrNoGroup, ErrWouldBlock while the name is looked up.
 func (tx *Tx) CancelGroup(req *GroupCall) (bool, error) {
 	c := tx.core
-	if err := c.writable(); err != nil {
+	g, err := c.groups.toChange(tx, req)
+	if g == nil || g.IsCancelled() {
 		return false, err
 	}
-	g := c.groups.Get(req.Name)
-	if g == nil {
-		end, err := c.groups.known(tx, req.Name, &req.look)
-		if err == nil && end == nil {
-			err = noGroup(req.Name)
-		}
-		return false, err
-	}
-	if g.IsCancelled() {
-		return false, nil
-	}
-	c.groups.cancel(c, g, "")
+	c.groups.Cancel(g, c.now, "")
+	c.out.sync = true
 	return true, nil
 }
 
-// The states of a group.
-const (
-	GroupOpen      = "open"
-	GroupSealed    = "sealed"
-	GroupDone      = "done"
-	GroupCancelled = "cancelled"
-)
-
 // GroupInfo describes a group.
-type GroupInfo struct {
-	Name, State string
-	group.Counts
-	Message  ID     // that was enqueued at its end; zero: none was
-	Error    string // why it is cancelled; "": by a command, or it is not
-	OpenedAt time.Time
-	SealedAt time.Time // zero: it was not
-	EndedAt  time.Time // zero: it has not
-	Queue    string    // of its message
-}
+type GroupInfo = group.Info
 
 // Group describes a group; ok is false if none of that name is known. ErrWouldBlock while the name is looked up.
 func (tx *Tx) Group(req *GroupCall) (info GroupInfo, ok bool, err error) {
 	t := &tx.core.groups
 	if g := t.Get(req.Name); g != nil {
-		return groupInfo(g), true, nil
+		return g.Info(), true, nil
 	}
-	end, err := t.known(tx, req.Name, &req.look)
+	end, err := t.Ended(req.Name, req.look, tx.core.now)
 	if err != nil || end == nil {
-		return GroupInfo{}, false, err
+		return GroupInfo{}, false, t.refused(tx, req.Name, &req.look, err)
 	}
-	return endedInfo(req.Name, end), true, nil
-}
-
-func groupInfo(g *group.Group) GroupInfo {
-	i := GroupInfo{Name: g.Name, State: GroupOpen, Counts: g.Counts, Error: g.Error, OpenedAt: unix(g.OpenedAt), SealedAt: unixOrZero(g.SealedAt), Queue: g.Queue}
-	switch {
-	case g.IsCancelled():
-		i.State, i.EndedAt = GroupCancelled, unix(g.CancelledAt)
-	case g.SealedAt != 0:
-		i.State = GroupSealed
-	}
-	return i
-}
-
-func endedInfo(name string, e *storage.GroupEnd) GroupInfo {
-	i := GroupInfo{
-		Name: name, State: GroupDone, Counts: group.Counts{Done: e.Done, Dead: e.Dead, Cancelled: e.CancelledNumber}, Message: e.Message, Error: e.Error,
-		OpenedAt: unix(e.OpenedAt), SealedAt: unixOrZero(e.SealedAt), EndedAt: unix(e.EndedAt), Queue: e.Queue,
-	}
-	if e.Cancelled {
-		i.State = GroupCancelled
-	}
-	return i
-}
-
-// unixOrZero is unix, and the zero time for 0.
-func unixOrZero(nanos int64) time.Time {
-	if nanos == 0 {
-		return time.Time{}
-	}
-	return unix(nanos)
+	return group.InfoOf(req.Name, end), true, nil
 }
 
 // Groups returns a page of the groups that have not come to their end and whose names match, in the order in which they
@@ -345,7 +259,7 @@ func (tx *Tx) Groups(cursor uint64, count int, match func(name string) bool) (ne
 	}
 	next = tx.core.groups.Walk(cursor, count, func(g *group.Group) {
 		if match(g.Name) {
-			list = append(list, groupInfo(g))
+			list = append(list, g.Info())
 		}
 	})
 	return next, list, nil
@@ -357,12 +271,11 @@ const groupsPerUnit = 8
 // GroupFigures are counts of groups.
 type GroupFigures struct {
 	Unfinished int // those that have not come to their end
-	// Since the start of the broker:
-	Opened, Done, Cancelled uint64
+	group.Figures
 }
 
 // GroupFigures returns counts of groups.
 func (tx *Tx) GroupFigures() GroupFigures {
 	t := &tx.core.groups
-	return GroupFigures{Unfinished: t.Len(), Opened: t.opened, Done: t.done, Cancelled: t.cancelled}
+	return GroupFigures{t.Len(), t.Figures()}
 }

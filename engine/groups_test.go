@@ -370,7 +370,7 @@ func TestACancelledGroupIsRemovedFromADeepQueue(t *testing.T) {
 		w.joins("in", "g", 1)
 		w.joins("in", "h", 1)
 	}
-	w.core.groups.sweepAt = never // it has not begun
+	w.core.groups.Inside().PauseSweeps(never) // it has not begun
 	w.cancelGroup("g")
 	w.wantGroup("g", "cancelled 1500 0 0 0")
 	w = openWorld(t, store.Clone(), w.Now(), nil)
@@ -412,7 +412,7 @@ func TestAMemberOfACancelledGroupGivesItsUniqueIDUp(t *testing.T) {
 						return id
 					}
 					was := member("g")
-					w.core.groups.sweepAt = never
+					w.core.groups.Inside().PauseSweeps(never)
 					w.cancelGroup("g")
 					is := member("")
 					if is == was {
@@ -421,7 +421,7 @@ func TestAMemberOfACancelledGroupGivesItsUniqueIDUp(t *testing.T) {
 					if again := member(""); again != is {
 						t.Errorf("the same once more is %s, want %s", again, is)
 					}
-					w.core.groups.sweepAt = 0
+					w.core.groups.Inside().PauseSweeps(0)
 					w.Advance(time.Second)
 					w.wantGroup("g", "cancelled 0 0 0 1")
 					if n := w.counts("in"); n.Ready+n.Delayed != 51 {
@@ -569,7 +569,7 @@ func TestTheMessageOfAGroupIsReadAtItsEnd(t *testing.T) {
 	w.openGroup("g", nil)
 	w.joins("in", "g", 1)
 	w.seal("g")
-	w.core.groups.release(w.core.groups.Get("g").Number())
+	w.core.groups.Inside().ReleaseMessage("g")
 	store.fails = true
 	w.acks("in", 1)
 	w.wantGroup("g", "sealed 0 1 0 0")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/writes"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -98,11 +99,16 @@ func (r *taskRead) Apply(tx *Tx) error {
 	return nil
 }
 
+// writes returns the open batch as rooms see it, with the time of the turn.
+func (o *outbox) writes(now int64) writes.Batch {
+	return writes.Batch{Batch: o.batch, Number: o.batchNo, Now: now}
+}
+
 // cut closes the open batch, opens the next one and returns the closed one as a work, or nil
 // if there is nothing to commit, reply, send or start.
 func (c *core) cut() *work {
 	c.writeAccounts()
-	c.groups.writeRecords(c)
+	c.groups.Records(c.out.batch)
 	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
 		return nil
 	}

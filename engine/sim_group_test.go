@@ -485,8 +485,7 @@ func (s *groupSim) takeUnique(queue, unique string) (call Call, answer func()) {
 	known, leased := false, false
 	call = &simEnqueue{req, func(tx *Tx) (err error) {
 		if t := &tx.core.groups; s.fault == cancelledAnswers {
-			defer func(sweeps map[uint32]*groupSweep) { t.sweeps = sweeps }(t.sweeps)
-			t.sweeps = nil
+			defer t.Inside().HideSweeps()()
 		}
 		before := tx.core.ids.last
 		id, err = tx.Enqueue(req)

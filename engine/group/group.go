@@ -1,5 +1,6 @@
 // Package group counts the members of groups: messages that a producer has named as parts of one work, of any queues. It
-// knows no messages, clients or batches of writes, and no clock. Queues are numbers to it.
+// has the messages of groups as well, what is known of groups that have come to their end, and the sweeps that remove
+// the members of cancelled ones. Queues are numbers to it, and it knows no clients.
 //
 // # States
 //
@@ -11,7 +12,7 @@
 //	  └──────────────┴──▶ cancelled ──nothing pending──▶ over ──Finish──▶ cancelled, and known as such
 //
 // A group that is over is in the list of Over until the engine has enqueued its message and calls Finish, in the write of
-// the end of its last member. With WhenDone, dead members keep a sealed group from being over. Members of a cancelled
+// the end of its last member. If the message cannot be read, Retry lists it again later. With WhenDone, dead members keep a sealed group from being over. Members of a cancelled
 // group that are not leased are removed by the engine in slices; until that is done they are pending.
 //
 // # Counts
@@ -33,6 +34,8 @@
 //  41. Groups are found under their names and numbers. The counts of a group are the sums over its pairs, each of
 //     which is found, and listed under its queue or among those of queues that are gone. What has changed since the
 //     last cut is listed, and no other. A group that is over is listed.
+//  42. A group counts at least its members that the engine has in memory, in their queues. The bytes of messages of
+//     groups in memory are counted, and each sweep is in line once.
 package group
 
 import (
@@ -118,16 +121,24 @@ type Table struct {
 	timers   intrusive.Heap[*Group]
 	made     uint64
 	most     int // pairs of a group before those without members are folded; 0: pairsMost
+
+	messages messages
+	sweeps   sweeps
+	ended    ended
+	failed   []*Group // that are finished again
+	retryAt  int64    // when they are
+	figures  Figures
 }
 
 // pairsMost is how many pairs a group may have before those without members are folded.
 const pairsMost = 64
 
-// Reset forgets all groups.
+// Reset forgets all groups. Recover, Restore, RestoreCount and Restored follow.
 func (t *Table) Reset() {
 	*t = Table{
 		byName: map[string]*Group{}, byNumber: map[uint64]*Group{},
 		pairs: map[pairKey]*pair{}, byQueue: map[uint32]*pairs{}, most: t.most,
+		messages: messages{held: map[uint64]held{}}, sweeps: sweeps{byQueue: map[uint32]*Sweep{}}, figures: t.figures,
 	}
 }
 
@@ -172,9 +183,9 @@ func (t *Table) Walk(cursor uint64, count int, visit func(*Group)) (next uint64)
 	return t.roster.Walk(cursor, count, visit)
 }
 
-// Make adds a group with a number above base, below which are those of before the last reset. Its message is a pending
+// begin adds a group with a number above base, below which are those of before the last reset. Its message is a pending
 // member of the group outer; 0: of none.
-func (t *Table) Make(head storage.Group, base uint64) *Group {
+func (t *Table) begin(head storage.Group, base uint64) *Group {
 	t.made++
 	g := t.add(head, base+t.made)
 	t.touchGroup(g)
@@ -222,10 +233,14 @@ func (t *Table) RestoreCount(number uint64, queue uint32, n storage.GroupCount, 
 	}
 }
 
-// Restored follows the last of Restore and RestoreCount: groups whose last member ended before are over.
+// Restored follows the last of Restore and RestoreCount: groups whose last member ended before are over, and the members of
+// cancelled ones are swept.
 func (t *Table) Restored() {
 	for g := range t.roster.All() {
 		t.settle(g)
+		if g.IsCancelled() {
+			t.sweep(g)
+		}
 	}
 	for queue, l := range t.byQueue { // those that were emptied
 		if l.Head() == nil {
@@ -295,8 +310,9 @@ func (t *Table) Seal(g *Group, now int64) {
 	t.settle(g)
 }
 
-// Cancel cancels a group, for a reason that may be empty. The messages of inner groups that are members of it and have
-// not been enqueued are cancelled at once.
+// Cancel cancels a group, for a reason that may be empty, and its message, which may be a member of another group. The
+// messages of inner groups that are members of it and have not been enqueued are cancelled at once. Members that are not
+// leased are swept.
 func (t *Table) Cancel(g *Group, now int64, reason string) {
 	g.CancelledAt, g.Error = now, reason
 	if g.timer >= 0 {
@@ -305,21 +321,14 @@ func (t *Table) Cancel(g *Group, now int64, reason string) {
 	t.touchGroup(g)
 	if p := t.pairs[pairKey{g.number, 0}]; p != nil && p.Pending > 0 {
 		g.Pending -= p.Pending
-		t.ended(p, Cancelled, p.Pending)
+		t.count(p, Cancelled, p.Pending)
 		p.Pending = 0
 	}
 	t.settle(g)
-}
-
-// PendingIn iterates over the queues that have members of a group which are pending.
-func (g *Group) PendingIn() iter.Seq[uint32] {
-	return func(yield func(uint32) bool) {
-		for _, p := range g.pairs {
-			if p.Pending > 0 && p.queue != 0 && !yield(p.queue) {
-				return
-			}
-		}
+	if g.Outer != 0 {
+		t.End(g.Outer, 0, false, Cancelled)
 	}
+	t.sweep(g)
 }
 
 // Join adds a pending member in a queue.
@@ -362,12 +371,12 @@ func (t *Table) End(number uint64, queue uint32, died bool, how End) {
 		p.Pending--
 		g.Pending--
 	}
-	t.ended(p, how, 1)
+	t.count(p, how, 1)
 	t.settle(g)
 }
 
-// ended counts members of a pair that have ended.
-func (t *Table) ended(p *pair, how End, n int64) {
+// count counts members of a pair that have ended.
+func (t *Table) count(p *pair, how End, n int64) {
 	g := p.group
 	switch how {
 	case Done:
@@ -436,12 +445,12 @@ func (t *Table) Reclaim(most int) (n int) {
 		g := p.group
 		rest := t.pair(g, 0)
 		g.Pending -= p.Pending
-		t.ended(rest, Cancelled, p.Pending)
+		t.count(rest, Cancelled, p.Pending)
 		g.Dead -= p.Buried
 		if g.WhenDone && !g.IsCancelled() {
-			t.ended(rest, Cancelled, p.Buried)
+			t.count(rest, Cancelled, p.Buried)
 		} else {
-			t.ended(rest, Dead, p.Buried)
+			t.count(rest, Dead, p.Buried)
 		}
 		t.fold(p, rest)
 		g.pairs = slices.DeleteFunc(g.pairs, func(o *pair) bool { return o == p })
@@ -477,7 +486,7 @@ func (t *Table) settle(g *Group) {
 // AnyOver reports whether Over may return a group. The compiler inlines it.
 func (t *Table) AnyOver() bool { return len(t.over) > 0 }
 
-// Over returns a group that is over and takes it from the list, nil if there is none. Finish follows, or Postpone.
+// Over returns a group that is over and takes it from the list, nil if there is none. Finish follows, Cancel, or Retry.
 func (t *Table) Over() *Group {
 	for len(t.over) > 0 {
 		g := t.over[0]
@@ -492,11 +501,8 @@ func (t *Table) Over() *Group {
 	return nil
 }
 
-// Postpone lists a group again that could not be finished.
-func (t *Table) Postpone(g *Group) { t.settle(g) }
-
-// Finish forgets a group that is over. The caller writes what is kept of it.
-func (t *Table) Finish(g *Group) {
+// forget forgets a group that is over.
+func (t *Table) forget(g *Group) {
 	delete(t.byName, g.Name)
 	delete(t.byNumber, g.number)
 	t.roster.Remove(g.seq)
@@ -509,12 +515,6 @@ func (t *Table) Finish(g *Group) {
 	g.pairs = nil
 	g.saved.gone = true
 	t.touchGroup(g)
-}
-
-// NextExpiry returns the group that expires first, nil if none does.
-func (t *Table) NextExpiry() *Group {
-	g, _ := t.timers.First()
-	return g
 }
 
 // touchGroup has the record of a group written with the open batch.
@@ -533,9 +533,9 @@ func (t *Table) touch(p *pair) {
 	}
 }
 
-// Records hands the records of storage.State to put that have changed since the last call, and to remove the keys of
-// those that are gone. They are valid during the call.
-func (t *Table) Records(put func(key, value []byte), remove func(key []byte)) {
+// Records puts the records of storage.State into a batch that have changed since the last call, and deletes those of what
+// is gone.
+func (t *Table) Records(b *storage.Batch) {
 	if len(t.changed) == 0 {
 		return
 	}
@@ -552,9 +552,9 @@ func (t *Table) Records(put func(key, value []byte), remove func(key []byte)) {
 		switch {
 		case !saved.gone:
 			saved.stored = true
-			put(key, value)
+			b.Put(storage.State, key, value)
 		case saved.stored:
-			remove(key)
+			b.Delete(storage.State, key)
 		}
 	}
 	clear(t.changed)
@@ -564,12 +564,44 @@ func (t *Table) Records(put func(key, value []byte), remove func(key []byte)) {
 // Report takes the number of an invariant and a description of what breaks it.
 type Report func(no int, format string, args ...any)
 
-// CheckMembers calls visit with the pending and buried members of each pair of a queue that exists.
-func (t *Table) CheckMembers(visit func(group uint64, queue uint32, pending, buried int64)) {
+// Member is a member of a group in memory. Those of the group 0 are of none.
+type Member struct {
+	Group  uint64
+	Queue  uint32
+	Buried bool
+}
+
+// CheckMembers verifies the invariant 42 against the members that the engine has in memory.
+func (t *Table) CheckMembers(members iter.Seq[Member], bad Report) {
+	has := map[Member]int64{}
+	for m := range members {
+		has[m]++
+	}
 	for key, p := range t.pairs {
-		if t.byQueue[key.queue] != nil && p.list == t.byQueue[key.queue] {
-			visit(key.group, key.queue, p.Pending, p.Buried)
+		if p.list == nil || p.list != t.byQueue[key.queue] {
+			continue
 		}
+		pending, buried := Member{key.group, key.queue, false}, Member{key.group, key.queue, true}
+		if p.Pending < has[pending] || p.Buried < has[buried] {
+			bad(42, "group %d has %d pending and %d buried members in queue %d, in memory are %d and %d", key.group, p.Pending, p.Buried, key.queue, has[pending], has[buried])
+		}
+		delete(has, pending)
+		delete(has, buried)
+	}
+	for m := range has {
+		if !m.Buried && t.byNumber[m.Group] != nil {
+			bad(42, "group %d has members in queue %d and does not count them", m.Group, m.Queue)
+		}
+	}
+	if n := len(t.sweeps.byQueue); n != len(t.sweeps.line) {
+		bad(42, "%d sweeps are found, %d are in line", n, len(t.sweeps.line))
+	}
+	size := 0
+	for _, m := range t.messages.held {
+		size += len(m.record)
+	}
+	if size != t.messages.bytes {
+		bad(42, "messages of groups have %d bytes, %d are counted", size, t.messages.bytes)
 	}
 }
 

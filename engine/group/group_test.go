@@ -1,12 +1,15 @@
 package group
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/faisca/fila/engine/internal/writes"
 	"github.com/faisca/fila/storage"
 )
 
@@ -15,6 +18,7 @@ type model struct {
 	t       *testing.T
 	tab     Table
 	store   map[string][]byte
+	batch   writes.Batch
 	members []*member
 	queues  map[uint32]bool // that exist
 	next    uint32
@@ -28,9 +32,9 @@ type member struct {
 
 func newModel(t *testing.T, most int) *model {
 	t.Helper()
-	m := &model{t: t, store: map[string][]byte{}, queues: map[uint32]bool{}}
+	m := &model{t: t, store: map[string][]byte{}, batch: writes.Batch{Batch: &storage.Batch{}, Number: 1, Now: 1}, queues: map[uint32]bool{}}
 	m.tab.Inside().Fold(most)
-	m.tab.Reset()
+	m.reset()
 	for range 3 {
 		m.next++
 		m.queues[m.next] = true
@@ -38,13 +42,33 @@ func newModel(t *testing.T, most int) *model {
 	return m
 }
 
+func (m *model) reset() {
+	m.tab.Reset()
+	if err := m.tab.Recover(storage.NewMemory(), time.Hour, 1); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
 func (m *model) cut() {
-	m.tab.Records(func(key, value []byte) { m.store[string(key)] = append([]byte(nil), value...) }, func(key []byte) { delete(m.store, string(key)) })
+	m.t.Helper()
+	m.tab.Records(m.batch.Batch)
+	err := m.batch.Each(func(r storage.Record) error {
+		if r.Op == storage.OpPut {
+			m.store[string(r.Key)] = bytes.Clone(r.Value)
+		} else {
+			delete(m.store, string(r.Key))
+		}
+		return nil
+	})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.batch.Reset()
 }
 
 // restart reads the records into a new table.
 func (m *model) restart() {
-	m.tab.Reset()
+	m.reset()
 	for _, kind := range []string{storage.StateGroup, storage.StateGroupCount} {
 		for _, key := range slices.Sorted(maps.Keys(m.store)) {
 			value := m.store[key]
@@ -145,7 +169,7 @@ func TestRandomProgramsCountEachMemberOnce(t *testing.T) {
 			switch n := rng.IntN(20); {
 			case n == 0:
 				opened++
-				m.tab.Make(storage.Group{Name: fmt.Sprint("g", opened), WhenDone: rng.IntN(2) == 0}, uint64(step)<<32)
+				m.tab.begin(storage.Group{Name: fmt.Sprint("g", opened), WhenDone: rng.IntN(2) == 0}, uint64(step)<<32)
 			case n < 8:
 				m.tab.Walk(rng.Uint64N(uint64(opened)+1), 1, func(g *Group) {
 					if g.Open() {
@@ -190,7 +214,7 @@ func TestRandomProgramsCountEachMemberOnce(t *testing.T) {
 				if g.Pending != 0 || g.Open() || g.WhenDone && g.Dead > 0 && !g.IsCancelled() {
 					t.Errorf("seed %d: %+v is over", seed, g)
 				}
-				m.tab.Finish(g)
+				m.tab.Finish(g, storage.ID{}, m.batch)
 				finished++
 			}
 			m.check()
@@ -251,9 +275,9 @@ func (m *model) move(x *member, to uint32) {
 
 func TestTheMessageOfAnInnerGroupIsAPendingMember(t *testing.T) {
 	m := newModel(t, 0)
-	outer := m.tab.Make(storage.Group{Name: "outer"}, 0)
-	inner := m.tab.Make(storage.Group{Name: "inner", Outer: outer.number}, 0)
-	other := m.tab.Make(storage.Group{Name: "other", Outer: outer.number}, 0)
+	outer := m.tab.begin(storage.Group{Name: "outer"}, 0)
+	inner := m.tab.begin(storage.Group{Name: "inner", Outer: outer.number}, 0)
+	other := m.tab.begin(storage.Group{Name: "other", Outer: outer.number}, 0)
 	m.tab.Seal(outer, 1)
 	if outer.Pending != 2 || m.tab.AnyOver() {
 		t.Errorf("%d pending", outer.Pending)
@@ -279,7 +303,7 @@ func TestTheMessageOfAnInnerGroupIsAPendingMember(t *testing.T) {
 func TestQueuesWithoutMembersTakeNoMemory(t *testing.T) {
 	const queues = 10 * pairsMost
 	m := newModel(t, 0)
-	g := m.tab.Make(storage.Group{Name: "g"}, 0)
+	g := m.tab.begin(storage.Group{Name: "g"}, 0)
 	m.tab.Join(g, 1) // a member that stays
 	for queue := range uint32(queues) {
 		m.queues[queue+2] = true

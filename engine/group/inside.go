@@ -24,3 +24,16 @@ func (p Inside) CountAgain(queue uint32) {
 
 // Fold has the pairs of a group that have no members folded when there are that many.
 func (p Inside) Fold(most int) { p.t.most = most }
+
+// PauseSweeps has no page of a sweep read before a time.
+func (p Inside) PauseSweeps(until int64) { p.t.sweeps.at = until }
+
+// HideSweeps has no queue swept until the function is called that it returns.
+func (p Inside) HideSweeps() (show func()) {
+	was := p.t.sweeps.byQueue
+	p.t.sweeps.byQueue = nil
+	return func() { p.t.sweeps.byQueue = was }
+}
+
+// ReleaseMessage drops the message of a group from memory.
+func (p Inside) ReleaseMessage(name string) { p.t.messages.release(p.t.Get(name).number) }
