@@ -2,12 +2,12 @@ package sqs
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
+
+	json "github.com/go-json-experiment/json/v1" // encoding/json of a later Go: it decodes in a third of the time
 )
 
 // protocol is how a request is decoded and a reply encoded.
@@ -45,12 +45,8 @@ func (p *jsonProtocol) decode(into any) error {
 	if len(bytes.TrimSpace(p.body)) == 0 {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(p.body))
-	if err := d.Decode(into); err != nil {
+	if err := json.Unmarshal(p.body, into); err != nil {
 		return malformed.of("the body is not valid: %v", plain(err))
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return malformed.of("the body has more than one value")
 	}
 	return nil
 }

@@ -77,9 +77,9 @@ func receiveMessage(c *call, in *receiveInput) (*receiveOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &receiveOutput{}
-	for _, l := range leases {
-		out.Messages = append(out.Messages, l.shown(q, in))
+	out := &receiveOutput{Messages: make([]received, len(leases))}
+	for i := range leases {
+		out.Messages[i] = leases[i].shown(q, in)
 	}
 	return out, nil
 }
@@ -135,11 +135,14 @@ func leaseOf(item any) lease {
 	if len(fields) < 8 {
 		return lease{}
 	}
-	l := lease{headers: map[string]string{}, deliveries: number(fields[5]), enqueuedAt: number(fields[6])}
+	l := lease{deliveries: number(fields[5]), enqueuedAt: number(fields[6])}
 	l.receipt, _ = fields[0].(string)
 	l.payload, _ = fields[1].(string)
 	l.key, _ = fields[3].(string)
 	pairs, _ := fields[2].([]any)
+	if len(pairs) > 0 {
+		l.headers = make(map[string]string, len(pairs)/2)
+	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		name, _ := pairs[i].(string)
 		l.headers[name], _ = pairs[i+1].(string)
@@ -162,6 +165,9 @@ func (l *lease) shown(q *queue, in *receiveInput) received {
 	m.MessageAttributes = l.attributes(in.MessageAttributeNames)
 	m.MD5OfMessageAttributes = md5OfAttributes(m.MessageAttributes)
 	asked := slices.Concat(in.AttributeNames, in.MessageSystemAttributeNames)
+	if len(asked) == 0 {
+		return m
+	}
 	for name, value := range l.system(q, id) {
 		if value != "" && (slices.Contains(asked, "All") || slices.Contains(asked, name)) {
 			if m.Attributes == nil {
@@ -299,7 +305,7 @@ type deleteBatchOutput struct {
 // deleteMessageBatch acks the messages of a standard queue in one command, since none of them has an outcome of its own. If
 // that is refused, and for FIFO queues, there is a command for each.
 func deleteMessageBatch(c *call, in *deleteBatchInput) (*deleteBatchOutput, error) {
-	out := &deleteBatchOutput{Successful: []succeeded{}}
+	out := &deleteBatchOutput{Successful: make([]succeeded, 0, len(in.Entries))}
 	q, err := c.batch(in.QueueURL, in.Entries)
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func (c *call) enqueue(q *queue, m *message) ([]any, error) {
 	if err := m.check(q); err != nil {
 		return nil, err
 	}
-	args := []any{"FILA.ENQUEUE", q.name, m.MessageBody}
+	args := append(make([]any, 0, 8), "FILA.ENQUEUE", q.name, m.MessageBody)
 	if m.MessageGroupID != "" {
 		args = append(args, "KEY", m.MessageGroupID)
 	}
@@ -151,11 +151,14 @@ func (m *message) deduplicate(q *queue, args []any) ([]any, error) {
 
 // headers appends the attributes of a message as headers.
 func (c *call) headers(m *message, args []any) ([]any, error) {
-	types := map[string]string{}
+	var types map[string]string
 	for _, name := range slices.Sorted(maps.Keys(m.MessageAttributes)) {
 		a := m.MessageAttributes[name]
 		args = append(args, "HEADER", name, a.value())
 		if a.DataType != "String" {
+			if types == nil {
+				types = map[string]string{}
+			}
 			types[name] = a.DataType
 		}
 	}
@@ -175,8 +178,10 @@ func (c *call) headers(m *message, args []any) ([]any, error) {
 	return args, nil
 }
 
-// idNames are groups and deduplication ids: letters, digits and punctuation.
-var idNames = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
+// isIDName reports whether a text may be a group or a deduplication id: 1 to 128 letters, digits and punctuation.
+func isIDName(s string) bool {
+	return s != "" && len(s) <= 128 && !strings.ContainsFunc(s, func(r rune) bool { return r < 0x21 || r > 0x7e })
+}
 
 // check says what of a message is not valid.
 func (m *message) check(q *queue) error {
@@ -197,11 +202,11 @@ func (m *message) check(q *queue) error {
 	switch {
 	case q.fifo && m.MessageGroupID == "":
 		return missingParameter.of("The request must contain the parameter MessageGroupId.")
-	case m.MessageGroupID != "" && !idNames.MatchString(m.MessageGroupID):
+	case m.MessageGroupID != "" && !isIDName(m.MessageGroupID):
 		return invalidParameter.of("Value %s for parameter MessageGroupId is invalid. Reason: MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in length.", m.MessageGroupID)
 	case m.MessageDeduplicationID != "" && !q.fifo:
 		return invalidParameter.of("Value %s for parameter MessageDeduplicationId is invalid. Reason: The request include parameter that is not valid for this queue type.", m.MessageDeduplicationID)
-	case m.MessageDeduplicationID != "" && !idNames.MatchString(m.MessageDeduplicationID):
+	case m.MessageDeduplicationID != "" && !isIDName(m.MessageDeduplicationID):
 		return invalidParameter.of("Value %s for parameter MessageDeduplicationId is invalid. Reason: MessageDeduplicationId can only include alphanumeric and punctuation characters. 1 to 128 in length.", m.MessageDeduplicationID)
 	}
 	if err := m.checkAttributes(); err != nil {
@@ -338,7 +343,12 @@ const (
 	batchIDMax = 80 // bytes of the id of an entry
 )
 
-var batchIDs = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
+// isBatchID reports whether a text may be the id of an entry: letters, digits, hyphens and underscores.
+func isBatchID(s string) bool {
+	return s != "" && len(s) <= batchIDMax && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
+	})
+}
 
 // checkBatch checks the ids of the entries of a batch.
 func checkBatch(ids []string) error {
@@ -348,15 +358,13 @@ func checkBatch(ids []string) error {
 	case len(ids) > batchMax:
 		return tooManyEntries.of("Maximum number of entries per request are %d. You have sent %d.", batchMax, len(ids))
 	}
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if !batchIDs.MatchString(id) {
+	for i, id := range ids {
+		if !isBatchID(id) {
 			return invalidBatchEntryID.of("A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most %d letters long.", batchIDMax)
 		}
-		if seen[id] {
+		if slices.Contains(ids[:i], id) {
 			return batchIDsNotDistinct.of("Id %s repeated.", id)
 		}
-		seen[id] = true
 	}
 	return nil
 }
@@ -406,7 +414,7 @@ func sendMessageBatch(c *call, in *sendBatchInput) (*sendBatchOutput, error) {
 	if total > messageMax {
 		return nil, batchRequestTooLong.of("Batch requests cannot be longer than %d bytes. You have sent %d bytes.", messageMax, total)
 	}
-	out := &sendBatchOutput{Successful: []sent{}}
+	out := &sendBatchOutput{Successful: make([]sent, 0, len(ids))}
 	replies := c.together(len(ids), func(i int) ([]any, error) { return c.enqueue(q, &in.Entries[i].message) })
 	for i := range in.Entries {
 		id, err := replies[i].text()

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -116,7 +117,13 @@ func broker(s *settings) (*redis.UniversalOptions, error) {
 	}, nil
 }
 
+// ballast is memory that is reserved and never written, so the system gives none for it. It counts as in use, and so garbage is
+// collected after each 32 MiB that are allocated and not after each 4, which takes a sixth of the CPU time of a busy gateway.
+const ballast = 32 << 20
+
 func run(ctx context.Context, args []string, out io.Writer) error {
+	reserved := make([]byte, ballast)
+	defer runtime.KeepAlive(reserved)
 	s, err := parse(args, out)
 	if err != nil {
 		return err
