@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
@@ -107,7 +108,7 @@ func startTalk(t *testing.T, followed bool) *talk {
 	s := &talk{t: t}
 	cfg := engine.DefaultConfig()
 	cfg.MaxBlock = 2 * time.Millisecond // BLOCK 0 must not hang the test
-	e, err := engine.New(cfg, storage.NewMemory())
+	e, err := loop.New(cfg, storage.NewMemory())
 	if err != nil {
 		t.Fatal(err)
 	}

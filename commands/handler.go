@@ -131,7 +131,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Engine is the part of *engine.Engine that the commands use. Tests use an *engine.Stepper.
+// Engine is the part of *loop.Engine that the commands use. Tests use an *engine.Stepper.
 type Engine interface {
 	Ready() <-chan struct{}
 	Elapsed() time.Duration

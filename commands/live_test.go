@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"
@@ -92,7 +93,7 @@ func (c *liveClient) ack(t *testing.T, receipt string) int64 {
 // startLive starts a whole broker with a memory store and returns its address.
 func startLive(t *testing.T) string {
 	t.Helper()
-	e, err := engine.New(engine.DefaultConfig(), storage.NewMemory())
+	e, err := loop.New(engine.DefaultConfig(), storage.NewMemory())
 	if err != nil {
 		t.Fatal(err)
 	}

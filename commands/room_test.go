@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 	"github.com/faisca/fila/storage"
@@ -62,7 +63,7 @@ func TestNoCommandTakesMoreThanItsRoom(t *testing.T) {
 // flooded is a broker with much to tell.
 type flooded struct {
 	t       *testing.T
-	engine  *engine.Engine
+	engine  *loop.Engine
 	handler *Handler
 	server  *resp.Server
 	stopped chan error
@@ -92,7 +93,7 @@ func newFlooded(t *testing.T) *flooded {
 		t.Fatal(err)
 	}
 	f := &flooded{t: t, stopped: make(chan error, 1)}
-	if f.engine, err = engine.New(cfg, storage.NewMemory()); err != nil {
+	if f.engine, err = loop.New(cfg, storage.NewMemory()); err != nil {
 		t.Fatal(err)
 	}
 	settings := map[string]string{}

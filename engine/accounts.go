@@ -200,7 +200,7 @@ func (tx *Tx) DeleteBudget(name string) (bool, error) {
 	return true, nil
 }
 
-// BudgetMove is a request to credit or to charge a budget. Engine.PrepareMove comes before
+// BudgetMove is a request to credit or to charge a budget. Preparer.PrepareMove comes before
 // Tx.MoveBudget.
 type BudgetMove = budget.Move
 
@@ -214,9 +214,9 @@ const (
 
 // PrepareMove looks the id of a movement up. It runs on the goroutine of the connection.
 // Errors: ErrTooBig for a long id or note.
-func (e *Engine) PrepareMove(req *BudgetMove) error {
-	seen := e.durable.Load() // before the snapshot: the look-up then claims no more than it has seen
-	return prepareMove(req, e.store, e.Snapshot(), seen)
+func (p *Preparer) PrepareMove(req *BudgetMove) error {
+	seen := p.durable.Load() // before the snapshot: the look-up then claims no more than it has seen
+	return prepareMove(req, p.store, p.Snapshot(), seen)
 }
 
 func prepareMove(req *BudgetMove, store Store, s *Snapshot, seen uint64) error {

@@ -89,7 +89,7 @@ func BenchmarkTheMonthOfManyBudgetsBegins(b *testing.B) {
 			begun := threadTime(b)
 			s.core.turn(s.now, tasks)
 			longest = max(longest, threadTime(b)-begun)
-			s.release(s.core.takeEarly(nil))
+			s.release(s.machine.TakeEarly(nil))
 			if w := s.core.cut(); w != nil {
 				s.commit(w)
 			}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
@@ -82,6 +83,7 @@ type core struct {
 func newCore(cfg Config, store Store) *core {
 	c := &core{cfg: cfg, store: store, signals: newSignalTable(&cfg)}
 	c.out.batch, c.out.batchNo, c.out.snapshot = &storage.Batch{}, 1, &Snapshot{}
+	c.out.durable = &atomic.Uint64{}
 	c.waits.parked = map[uint64]*Task{}
 	c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn, c.bodies.min = prefetchKeysMin, reclaimMax, turnUnits, bodyMin
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
@@ -352,6 +354,10 @@ func (c *core) nextTimer() int64 {
 // errCeased is ErrDeposed as clients see it.
 var errCeased = fmt.Errorf("%w; the command may have happened or not", ErrDeposed)
 
+// Cease gives tasks the error of a node that has ceased to lead, whose answers are not confirmed or whose batch was not
+// handed to the store.
+func Cease(tasks []*Task) { cease(tasks, false) }
+
 // cease gives tasks the error of a node that has ceased to lead. handed says that their batch was
 // handed to the store. A refusal is replaced as well: another leader may have decided otherwise.
 func cease(tasks []*Task, handed bool) {
@@ -371,13 +377,13 @@ func (c *core) halt(tasks []*Task) []*Task {
 	for _, t := range c.waitingTasks() {
 		idle := t.wait.kind.idle()
 		if c.conclude(t, nil); !idle {
-			cease([]*Task{t}, false)
+			Cease([]*Task{t})
 		}
 		all = append(all, t)
 	}
-	rest := slices.Concat(c.takeEarly(nil), c.out.released, c.waits.unblocked, c.tasks.later, c.tasks.backlog, tasks)
-	c.out.released, c.waits.unblocked, c.tasks.later, c.tasks.backlog = nil, nil, nil, nil
-	cease(rest, false)
+	rest := slices.Concat(c.out.early, c.out.released, c.waits.unblocked, c.tasks.later, c.tasks.backlog, tasks)
+	c.out.early, c.out.released, c.waits.unblocked, c.tasks.later, c.tasks.backlog = nil, nil, nil, nil, nil
+	Cease(rest)
 	return append(all, rest...)
 }
 

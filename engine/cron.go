@@ -24,7 +24,7 @@ const (
 // CronInfo describes a recurring message as FILA.CRON shows it.
 type CronInfo = cron.Info
 
-// Cron is a request to set a recurring message. Engine.PrepareCron must be called before
+// Cron is a request to set a recurring message. Preparer.PrepareCron must be called before
 // Tx.SetCron.
 type Cron struct {
 	Name       string
@@ -41,7 +41,7 @@ type Cron struct {
 // PrepareCron validates a recurring message and encodes its content. It runs on the
 // goroutine of the connection. Errors: ErrInvalid for an expression, zone or value,
 // ErrTooBig for a part over its limit.
-func (e *Engine) PrepareCron(cr *Cron) error { return prepareCron(cr, &e.cfg.Limits) }
+func (p *Preparer) PrepareCron(cr *Cron) error { return prepareCron(cr, &p.cfg.Limits) }
 
 func prepareCron(cr *Cron, l *Limits) (err error) {
 	switch {

@@ -12,8 +12,9 @@
 // take over, some wait for a confirmation as well (core.go).
 //
 // A turn never waits, reads no clock and starts no goroutine, and its only source of randomness
-// is the seed. The same sequence of turns therefore always has the same results. [Engine]
-// (loop.go) adds goroutines and a clock; [Stepper] lets tests control the time and the turns.
+// is the seed. The same sequence of turns therefore always has the same results. A driver runs the
+// turns of a [Machine]: package loop with goroutines and a clock, which this package cannot have, as it
+// may not import them; [Stepper] lets tests control the time and the turns.
 //
 // # Files
 //
@@ -40,7 +41,10 @@
 //	dedup.go unique.go replace.go    ids for which a queue has one message; a message in the place of another
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	transaction.go                   calls that take effect together
-//	outbox.go due.go                 the open batch, delayed messages
+//	machine.go stepper.go            the engine as what drives it sees it; a driver for tests
+//	preparer.go                      what connections do on their own goroutines
+//	outbox.go work.go jobs.go        the open batch; a batch on its way to the store; what runs off the loop after it
+//	due.go                           delayed messages
 //	lease_table.go delivery.go       live leases and their records; what is handed out
 //	consumers/ consumers.go          a package: clients that wait or hold leases; what is shown of them
 //	lease.go leases.go               the command that leases; the ends of leases

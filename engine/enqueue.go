@@ -29,7 +29,7 @@ import (
 const DefaultKey = hook.DefaultKey
 
 // Enqueue is a request to store a message. The caller fills the exported fields and calls
-// Engine.Prepare; from then on the byte slices belong to the engine and must not be
+// Preparer.Prepare; from then on the byte slices belong to the engine and must not be
 // changed. A prepared request can be applied once.
 type Enqueue struct {
 	Queue    string
@@ -70,10 +70,10 @@ type Enqueue struct {
 // Errors: ErrTooBig for a part over its limit, ErrInvalid for a value out of range. A
 // failure of the hook is no error, see hook.SafeEnqueue; a failed look-up of an id is
 // reported by Tx.Enqueue.
-func (e *Engine) Prepare(req *Enqueue) error {
+func (p *Preparer) Prepare(req *Enqueue) error {
 	// seen is read before the snapshot: the look-up then claims no more than it has seen.
-	seen := e.durable.Load()
-	return prepare(req, &e.cfg.Limits, e.Snapshot(), e.store, seen, wallNanos)
+	seen := p.durable.Load()
+	return prepare(req, &p.cfg.Limits, p.Snapshot(), p.store, seen, p.wall)
 }
 
 // prepare is Prepare against a snapshot, and a store that has all batches up to seen. Recurring messages use it

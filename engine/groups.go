@@ -14,7 +14,7 @@ import (
 // counts, and group_end.go what happens when members end. Each message in memory and each record has the number of the
 // group that it is a member of (ties.member).
 
-// OpenGroup is a request to open a group. The caller fills the exported fields and calls Engine.PrepareGroup. It can be
+// OpenGroup is a request to open a group. The caller fills the exported fields and calls Preparer.PrepareGroup. It can be
 // applied once.
 type OpenGroup struct {
 	Name     string
@@ -28,8 +28,8 @@ type OpenGroup struct {
 
 // PrepareGroup validates a request, runs the hook of the queue of its message and encodes that. It runs on the goroutine
 // of the connection. Errors: those of Prepare.
-func (e *Engine) PrepareGroup(req *OpenGroup) error {
-	return req.prepare(&e.cfg.Limits, e.Snapshot(), wallNanos)
+func (p *Preparer) PrepareGroup(req *OpenGroup) error {
+	return req.prepare(&p.cfg.Limits, p.Snapshot(), p.wall)
 }
 
 // prepare is PrepareGroup against a snapshot.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"time"
 )
 
 // health is the engine's view of the store, and the counters of the loop. The states:
@@ -16,10 +15,10 @@ import (
 //
 //	healthy → full         recovery or the store finds that the disk is full (refreshFull)
 //	full → healthy         relieve succeeds; it is tried every Config.RetryInterval
-//	any → read-only        a commit fails: the memory is dropped and recovered (failOver)
+//	any → read-only        a commit fails: the memory is dropped and recovered (Machine.FailOver)
 //	read-only → healthy    reopen succeeds; it is tried every Config.RetryInterval
 //
-// A commit that neither fails nor returns is stalled; see stallAfter.
+// A commit that neither fails nor returns is stalled; package loop knows what then.
 type health struct {
 	failed     error // why the store is read-only; nil: it takes writes
 	full       error // why the store takes only what frees space; nil: it takes all writes
@@ -125,20 +124,6 @@ func (c *core) refreshFull() {
 	}
 }
 
-// relieve makes the store free space on a goroutine of its own, one call at a time.
-func (e *Engine) relieve() {
-	c := e.core
-	s, ok := c.store.(reliever)
-	if !ok || c.health.reclaiming {
-		return
-	}
-	c.health.reclaiming = true
-	e.background.Go(func() {
-		err := s.Relieve()
-		e.post(relieved{err})
-	})
-}
-
 // relieved is the result of Relieve.
 type relieved struct{ err error }
 
@@ -152,78 +137,4 @@ func (r relieved) Apply(tx *Tx) error {
 		c.cfg.Log.Info().Msg("the disk has space again, the store takes all writes")
 	}
 	return nil
-}
-
-// A commit may stall: a frozen file system, a disk that does not respond. No reply that
-// promises something may leave then. But operators need information just then, so commands
-// that only read memory are answered without a commit once one has taken stallAfter. What
-// they show may be ahead of the disk, as it is when a commit fails right after their reply.
-//
-// Read-only commands also pass the queues in which other commands are held up: Submit accepts
-// them into a full inbox, and the loop takes them out of it while the open batch is full.
-
-// stallAfter is the duration after which a commit counts as stalled.
-const stallAfter = time.Second
-
-// stalling returns how long the commit under way may still take before it counts as stalled,
-// at most 0 if it does. Without a commit it returns an hour.
-func (e *Engine) stalling(busy bool) time.Duration {
-	if !busy {
-		return time.Hour
-	}
-	return stallAfter - (e.Elapsed() - e.commitBegan)
-}
-
-// takeReadOnly takes the read-only tasks out of the inbox that do not follow another task of
-// their client: the order within a client is kept. The caller holds the lock.
-func (e *Engine) takeReadOnly(spare []*Task) []*Task {
-	out, kept := spare, e.inbox[:0]
-	before := map[*Client]bool{}
-	for _, t := range e.inbox {
-		if t.ReadOnly && !before[t.Client] {
-			out = append(out, t)
-			continue
-		}
-		before[t.Client] = true
-		kept = append(kept, t)
-	}
-	clear(e.inbox[len(kept):])
-	e.inbox = kept
-	return out
-}
-
-// allReadOnly reports whether all tasks are read-only.
-func allReadOnly(tasks []*Task) bool {
-	for _, t := range tasks {
-		if !t.ReadOnly {
-			return false
-		}
-	}
-	return true
-}
-
-// answerReadOnly makes early replies of the concluded read-only tasks, both of the open batch
-// and of the one whose commit has stalled.
-func (e *Engine) answerReadOnly(flight *work) {
-	c := e.core
-	c.out.released = c.splitReadOnly(c.out.released)
-	e.mu.Lock()
-	if e.busy && flight != nil {
-		flight.tasks = c.splitReadOnly(flight.tasks)
-	}
-	e.mu.Unlock()
-}
-
-// splitReadOnly moves the read-only tasks to the early replies and returns the others.
-func (c *core) splitReadOnly(tasks []*Task) []*Task {
-	rest := tasks[:0]
-	for _, t := range tasks {
-		if t.ReadOnly {
-			c.out.early = append(c.out.early, t)
-		} else {
-			rest = append(rest, t)
-		}
-	}
-	clear(tasks[len(rest):])
-	return rest
 }

@@ -255,44 +255,6 @@ func TestWaitingTasksAreAnsweredAfterTheStoreCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// counted is a store that counts open iterators: a store with an open iterator cannot be
-// closed.
-type counted struct {
-	*storage.Memory
-	open int
-}
-
-type countedIterator struct {
-	storage.Iterator
-	of *counted
-}
-
-func (s *counted) Scan(f storage.Family, from, to []byte) storage.Iterator {
-	s.open++
-	return &countedIterator{s.Memory.Scan(f, from, to), s}
-}
-
-func (i *countedIterator) Close() {
-	i.of.open--
-	i.Iterator.Close()
-}
-
-// An engine that cannot start closes all iterators.
-func TestAStartThatFailsLeavesNoIteratorOpen(t *testing.T) {
-	store := &counted{Memory: storage.NewMemory()}
-	store.FailCommits(errors.New("no space left"))
-	e, err := New(DefaultConfig(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Run(t.Context()); err == nil {
-		t.Error("it started")
-	}
-	if store.open != 0 {
-		t.Errorf("%d iterators are open", store.open)
-	}
-}
-
 // Ids with the same hash share the list of keys: names can be chosen so that many keys have
 // one hash.
 func TestALookupSharesTheKeysOfManyIDs(t *testing.T) {

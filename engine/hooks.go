@@ -22,8 +22,8 @@ var errNoScripts = errors.New("this broker was built without scripts")
 // Errors: ErrTooBig above Limits.Script, ErrScript with the line if the source does not compile
 // or define its function; ErrBusy if too many scripts wait to be loaded, ErrClientGone if by.Gone
 // was closed meanwhile.
-func (e *Engine) CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
-	return loadScript(&e.cfg, by, kind, source)
+func (p *Preparer) CompileScript(by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
+	return loadScript(p.cfg, by, kind, source)
 }
 
 // loadScript is CompileScript.
@@ -328,8 +328,8 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 // ScriptSource returns a source of the history of a hook; "": there is none of that version, or
 // no such queue. It reads the store on the caller's goroutine and costs the loop nothing. A
 // source that is being loaded need not be there yet, see Settle. Safe for concurrent use.
-func (e *Engine) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
-	return scripts.Source(e.store, hookOf(queue, kind), version)
+func (p *Preparer) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
+	return scripts.Source(p.store, hookOf(queue, kind), version)
 }
 
 // RollbackScript loads a source of the history of a hook again, as LoadScript does. h is the

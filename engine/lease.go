@@ -263,7 +263,7 @@ func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
 // runs on the goroutine of the connection. It returns ErrNoMessage if the message was removed after its
 // delivery, for instance by Purge or by Ack with the bare id; the caller leaves such a delivery out of
 // the reply. Other errors are those of the store.
-func (e *Engine) Load(ds []*Delivery) (read int, err error) { return load(ds, e.store) }
+func (p *Preparer) Load(ds []*Delivery) (read int, err error) { return load(ds, p.store) }
 
 // existingQueues returns the named queues that have not been deleted meanwhile.
 func (c *core) existingQueues(names []string) []*queue {

@@ -336,20 +336,11 @@ func (c *core) endBackup(r *backupRun) {
 	}
 }
 
-// lost is a task with the off-loop jobs of a batch whose commit failed.
-type lost struct{ jobs []job }
-
-// Apply ends the backups among the jobs. Reads are repeated by the recovery.
-func (l lost) Apply(tx *Tx) error {
-	tx.core.loseBackups(l.jobs)
-	return nil
-}
-
 // errBackupLost is why a backup was not made.
 var errBackupLost = errors.New("the store could not commit the writes before the backup; try again when it takes writes")
 
 // loseBackups ends the backups among jobs that will not run, because the batch before them
-// was not committed.
+// was not committed. Reads are repeated by the recovery.
 func (c *core) loseBackups(jobs []job) {
 	for _, b := range jobs {
 		if run, ok := b.(*backupRun); ok {

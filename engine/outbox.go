@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/faisca/fila/engine/internal/writes"
@@ -22,10 +22,10 @@ import (
 //	refused    the commit failed: its tasks end with ErrMisconf, and the loop recovers
 //
 //	open → cut            cut, when the committer is free
-//	cut → committed       Store.Commit succeeds
-//	cut → refused         Store.Commit fails; the batch that is open then is refused as well,
+//	cut → committed       Work.Commit succeeds
+//	cut → refused         Work.Commit fails; the batch that is open then is refused as well,
 //	                      since turns have built on the failed one
-//	committed → released  Engine.release
+//	committed → released  Release, by the driver
 //
 // Only the order of these steps makes replies durable: no component replies by itself.
 type outbox struct {
@@ -34,6 +34,7 @@ type outbox struct {
 	sync      bool           // a reply of the open batch promises durability: commit with sync
 	batchNo   uint64         // number of the open batch
 	committed uint64         // all batches up to this number are in the store
+	durable   *atomic.Uint64 // the same for connections, which learn it before the next turn
 	released  []*Task        // concluded; done once the open batch is committed
 	early     []*Task        // concluded; done at the end of the turn, see mayReplyEarly
 	jobs      []job          // start once the open batch is committed
@@ -52,25 +53,6 @@ func (o *outbox) reset() {
 	o.batch.Reset()
 	o.sync, o.jobs = false, nil
 	o.events.drop()
-}
-
-// work is a cut batch with what follows its commit. It belongs to the committer.
-type work struct {
-	no     uint64
-	batch  *storage.Batch // nil: there is nothing to write
-	sync   bool           // the commit must be durable
-	tasks  []*Task        // done after the commit
-	jobs   []job          // started after the commit: they read its writes
-	events []Event        // sent after the commit
-}
-
-// job is off-loop work, such as a read of the store or a hook. It runs on another goroutine
-// after the commit of the batch in whose turns it was created. Then it is posted to the inbox
-// as a task, whose Apply takes the result over in a later turn.
-type job interface {
-	Call
-	// do performs the work. It must not touch the state of the engine.
-	do(store Store)
 }
 
 // awaitRead parks the task for a read that sees all batches up to the open one, and returns
@@ -106,13 +88,16 @@ func (o *outbox) writes(now int64) writes.Batch {
 
 // cut closes the open batch, opens the next one and returns the closed one as a work, or nil
 // if there is nothing to commit, reply, send or start.
-func (c *core) cut() *work {
+func (c *core) cut() *Work {
 	c.writeAccounts()
 	c.groups.Records(c.out.batch)
 	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
 		return nil
 	}
-	w := &work{no: c.out.batchNo, sync: c.out.sync, tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.open}
+	w := &Work{
+		no: c.out.batchNo, sync: c.out.sync && c.cfg.Sync == SyncAlways, confirm: c.cfg.Confirm != nil, durable: c.out.durable,
+		tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.open,
+	}
 	if c.out.batch.Len() > 0 {
 		c.time.stamp(c)
 		w.batch = c.out.batch
@@ -132,23 +117,6 @@ func (c *core) cut() *work {
 func (c *core) messageKey(m *message) []byte {
 	c.out.key = storage.AppendMessageKey(c.out.key[:0], m.key.queue.no, m.key.name, m.rank, m.id)
 	return c.out.key
-}
-
-// refuse refuses all tasks of the open batch after a failed commit: the batch will not be
-// written, nor is the failed one that it builds on.
-func (c *core) refuse(cause error) {
-	c.health.failed = cause
-	c.loseBackups(c.out.jobs)
-	refuse(c.out.released, cause)
-}
-
-// refuse gives ErrMisconf to the tasks that have no error of their own.
-func refuse(tasks []*Task, cause error) {
-	for _, t := range tasks {
-		if t.err == nil {
-			t.err = fmt.Errorf("%w: %w", ErrMisconf, cause)
-		}
-	}
 }
 
 // Early replies. The reply to a lease whose messages are all in the store leaves at the end
@@ -176,14 +144,6 @@ func refuse(tasks []*Task, cause error) {
 // the commit of its batch.
 func (c *core) mayReplyEarly(m *message) bool {
 	return c.cfg.LeaseWriteDelay > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil && (m.reserved == 0 || c.creditsCommitted(m))
-}
-
-// takeEarly returns the tasks of early replies and leaves spare, an empty slice, in their
-// place.
-func (c *core) takeEarly(spare []*Task) []*Task {
-	completed := c.out.early
-	c.out.early = spare
-	return completed
 }
 
 // EventKind is the kind of an event, or a set of kinds.
@@ -267,11 +227,6 @@ type Event struct {
 	Balance, Available int64 // of the budget
 }
 
-// eventsMax bounds the events that the listener has not taken yet; further events are
-// dropped and counted. Events need no more memory than that: a consumer that must not miss
-// a message uses a queue.
-const eventsMax = 1 << 16
-
 // events holds the kinds of events that have subscribers, and the events of the open batch.
 // No decision of a turn depends on it.
 type events struct {
@@ -281,13 +236,13 @@ type events struct {
 	shrunk []*queue // have lost a message in this turn, and may be empty
 }
 
-// listenFor is the task that sets the kinds of events that are emitted. It goes through the
+// Want is the call that sets the kinds of events that are emitted, in place of earlier ones. It goes through the
 // inbox, so it applies to everything that is submitted after it.
-type listenFor struct{ kinds EventKind }
+type Want struct{ Kinds EventKind }
 
 // Apply sets the kinds of events that are emitted.
-func (w listenFor) Apply(tx *Tx) error {
-	tx.core.out.events.wanted = w.kinds
+func (w Want) Apply(tx *Tx) error {
+	tx.core.out.events.wanted = w.Kinds
 	return nil
 }
 
@@ -366,21 +321,21 @@ func (c *core) emitQueueStates() {
 // drop drops the events of a batch that is not committed.
 func (e *events) drop() { e.open, e.ready, e.shrunk = nil, nil, nil }
 
-// breakerChange is the task that reports a new state of a hook's breaker.
-type breakerChange struct {
-	hook  hook.Hook
-	state hook.BreakerState
+// HookTurned is the call that reports a new state of a hook's breaker.
+type HookTurned struct {
+	Hook  hook.Hook
+	State hook.BreakerState
 }
 
 // Apply emits the event for the queue that has the hook, if there still is one.
-func (t breakerChange) Apply(tx *Tx) error {
+func (t HookTurned) Apply(tx *Tx) error {
 	c := tx.core
 	if !c.subscribed(EventBreaker) {
 		return nil
 	}
 	for name, hooks := range c.out.snapshot.hooks.From("") {
-		if hooks.by[t.hook.Kind()] == t.hook { // each queue has compiled its own
-			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.hook.Kind(), State: t.state})
+		if hooks.by[t.Hook.Kind()] == t.Hook { // each queue has compiled its own
+			c.emit(Event{Kind: EventBreaker, Queue: name, Hook: t.Hook.Kind(), State: t.State})
 		}
 	}
 	return nil

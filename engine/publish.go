@@ -24,7 +24,7 @@ import (
 //  3. After the commit the reply leaves, with the queues and ids.
 
 // Publish is a request to store a message in all queues that are bound to a topic. The caller
-// fills the exported fields and calls Engine.PreparePublish; from then on the request belongs to
+// fills the exported fields and calls Preparer.PreparePublish; from then on the request belongs to
 // the engine. It can be applied once.
 type Publish struct {
 	Topic      string
@@ -80,13 +80,13 @@ func (e *encodedMessage) record(m storage.Message) (record []byte, shared bool) 
 // message meets. It runs on the goroutine of the connection.
 //
 // Errors: those of Prepare, ErrTooBig if the messages have more than BytesMax together.
-func (e *Engine) PreparePublish(req *Publish) error {
-	seen := e.durable.Load() // before the snapshot, as for Prepare
-	s := e.Snapshot()
-	if err := req.begin(&e.cfg.Limits); err != nil {
+func (p *Preparer) PreparePublish(req *Publish) error {
+	seen := p.durable.Load() // before the snapshot, as for Prepare
+	s := p.Snapshot()
+	if err := req.begin(&p.cfg.Limits); err != nil {
 		return err
 	}
-	return req.prepare(s, e.store, seen, wallNanos)
+	return req.prepare(s, p.store, seen, p.wall)
 }
 
 // begin validates the request and encodes the message.

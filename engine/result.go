@@ -68,7 +68,7 @@ var ErrNoRoom = errors.New("too many results wait to be read by their clients")
 
 // LoadResult reads a value that is absent. A result that is not kept any more becomes that of an
 // unknown message. It runs on the goroutine of the connection.
-func (e *Engine) LoadResult(r *Result) error { return loadResult(r, e.store) }
+func (p *Preparer) LoadResult(r *Result) error { return loadResult(r, p.store) }
 
 func loadResult(r *Result, store Store) error {
 	if !r.Absent {

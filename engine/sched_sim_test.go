@@ -728,7 +728,7 @@ func (w *schedWorker) leave(crash bool) {
 	client := w.client
 	s.call(func(tx *Tx) error {
 		w.park(false)
-		return leave{client}.Apply(tx)
+		return Leave{client}.Apply(tx)
 	})
 	w.task = nil
 }

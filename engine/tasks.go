@@ -22,7 +22,7 @@ import (
 //	parked → running      resume: a message, a read, a decision or its turn has come
 //	running → concluded   Apply returns a result or an error
 //	parked → concluded    finish: its time is over, or its client is gone or unblocked
-//	concluded → done      publish by the committer, or by the loop for an early reply
+//	concluded → done      Release by the driver, after the commit or at once for an early reply
 //
 // After a recovery, parked tasks are queued again and keep the end of their wait. Tasks that
 // were concluded in a failed batch are refused with ErrMisconf.
@@ -200,18 +200,39 @@ func (t *Task) publish(now time.Duration) {
 	}
 }
 
+// Release makes the results of concluded tasks public, at a reading of Elapsed, and wakes their clients. It may be
+// called on any goroutine.
+func Release(tasks []*Task, now time.Duration) {
+	var last *Client
+	for _, t := range tasks {
+		cl := t.Client
+		t.publish(now)
+		// Tasks of one client are usually adjacent: one wake-up serves all of them.
+		if last != nil && last != cl {
+			last.wake()
+		}
+		last = cl
+	}
+	if last != nil {
+		last.wake()
+	}
+}
+
 // Refuse ends tasks that no engine has taken, and wakes their clients. now is a reading of Elapsed.
 func Refuse(tasks []*Task, err error, now time.Duration) {
 	for _, t := range tasks {
 		t.err = err
-		t.publish(now)
-		if t.Client != nil {
-			t.Client.wake()
-		}
 	}
+	Release(tasks, now)
 }
 
-// settled is a call without effect: its task is done once the tasks before it are.
+// NewSettling returns a task that is done once the tasks of the client before it are. public is called then, and must
+// not block.
+func NewSettling(cl *Client, public func()) *Task {
+	return &Task{Client: cl, Call: settled{}, published: public}
+}
+
+// settled is a call without effect.
 type settled struct{}
 
 // Apply implements Call.

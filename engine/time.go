@@ -7,7 +7,7 @@ import (
 )
 
 // Time never goes back: leases, delays and times to live keep their duration when the system clock
-// is set back, while the broker runs (clock) and over a restart or a change of leader. For the
+// is set back, while the broker runs (package loop) and over a restart or a change of leader. For the
 // latter the store has the newest time (storage.StateNow), which the next start begins with.
 // It is written
 //
@@ -84,6 +84,21 @@ func (t *timekeeper) check(c *core, bad report) {
 func (t *timekeeper) setBehind(d time.Duration) {
 	if t.behind = 0; d > behindMin {
 		t.behind = int64(d)
+	}
+}
+
+// watchClock notes by how much the system clock is behind the time of the next turn, and logs when it falls behind and
+// when it catches up.
+func (c *core) watchClock(behind time.Duration) {
+	before := time.Duration(c.time.behind)
+	c.time.setBehind(behind)
+	now := time.Duration(c.time.behind)
+	switch {
+	case now == 0 && before != 0:
+		c.cfg.Log.Info().Msg("the system clock has caught up with the broker")
+	case now > before+behindMin || now < before-behindMin:
+		c.cfg.Log.Warn().Dur("behind_ms", now).Time("reached", unix(c.now)).
+			Msg("the system clock was set back; leases, delays and times to live keep their duration, recurring messages and refills wait for the clock")
 	}
 }
 

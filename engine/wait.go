@@ -282,13 +282,13 @@ func (tx *Tx) Unblock(clientID uint64, withError bool) bool {
 	return true
 }
 
-// leave is the task that reports that a client has disconnected.
-type leave struct{ client *Client }
+// Leave is the call that reports that a client has disconnected.
+type Leave struct{ Client *Client }
 
 // Apply ends the client's wait for messages, and refuses the tasks queued behind it, as Redis
 // does. A command in progress is completed, and so are the tasks behind that.
-func (l leave) Apply(tx *Tx) error {
-	cl := l.client
+func (l Leave) Apply(tx *Tx) error {
+	cl := l.Client
 	cl.gone = true
 	if cl.blocked == nil || cl.blocked.wait.kind.inProgress() {
 		return nil

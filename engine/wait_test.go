@@ -88,7 +88,7 @@ func TestEachKindOfWaitEndsInItsWay(t *testing.T) {
 			if waits := task.Client.Waits(); waits != (kind == waitMessages || kind == waitEnd) {
 				t.Errorf("the client waits for messages: %v", waits)
 			}
-			_ = leave{task.Client}.Apply(&Tx{core: w.core, task: &Task{}})
+			_ = Leave{task.Client}.Apply(&Tx{core: w.core, task: &Task{}})
 			if !errors.Is(task.err, c.left) || (task.wait == nil) != (c.left != nil) {
 				t.Errorf("its client has left: waits %v, error %v", task.wait != nil, task.err)
 			}

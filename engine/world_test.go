@@ -56,6 +56,16 @@ func (w *world) must(call func(tx *Tx) error) {
 	}
 }
 
+// recoverInPlace recovers as after a failed commit, without one.
+func (w *world) recoverInPlace() {
+	w.t.Helper()
+	count, err := w.machine.recoverInPlace()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.inBackground(count)
+}
+
 // millis is a duration as the settings of a queue have it.
 func millis(d time.Duration) uint64 { return uint64(d.Milliseconds()) }
 

@@ -44,7 +44,7 @@ type Config struct {
 	Scripts         hook.Loader   // compiles hooks; nil: scripts are refused
 	Backups         Backups       // makes backups; nil: backups are refused
 	LastBackup      time.Time     // time of the newest backup made before this start; zero: none
-	Start           time.Time     // origin of Engine.Elapsed, with a monotonic reading; zero: the time of New
+	Start           time.Time     // origin of Elapsed, with a monotonic reading; zero: the time of loop.New
 
 	BatchBytes int // bytes of the open batch above which it accepts no further tasks
 	InboxTasks int // tasks in the inbox; Submit waits while it is full
@@ -74,7 +74,7 @@ type Config struct {
 	// it. It must not block. Nil: not called.
 	Observe func(what Activity, took time.Duration)
 
-	// Held is called when the messages and fairness keys in memory have grown or shrunk by HeldStep bytes
+	// Held is called when the messages and fairness keys in memory have grown or shrunk by 8 MiB
 	// since its last call, on the goroutine of the loop, and with 0 when the loop ends. Its
 	// argument is what they take at least, in bytes. It must not block. Nil: not called.
 	Held func(bytes int64)
@@ -105,9 +105,6 @@ type Memory struct {
 	// Full has everything refused that needs more, as a new message does.
 	Full bool
 }
-
-// HeldStep is how many bytes what is held has changed by, at least, when Config.Held is called.
-const HeldStep = 8 << 20
 
 // Activity is something that the engine does and that may take long.
 type Activity uint8

@@ -25,7 +25,7 @@ const hangs = "1h"
 // without.
 func racing() []string {
 	return []string{
-		"resp", "commands", "engine", "storage", "cli/remote", "cli/top", "cli/worker", "internal/ops/admin",
+		"resp", "commands", "engine/loop", "storage", "cli/remote", "cli/top", "cli/worker", "internal/ops/admin",
 		"internal/broker", "internal/cluster", "internal/events", "engine/internal/mailbox", "internal/cluster/relay", "engine/internal/signals",
 		"internal/ops/telemetry",
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/storage"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -26,7 +27,7 @@ var lifecycleN = flag.Int("lifecycle", 1_000_000, "messages of BenchmarkLifecycl
 // lifecycle is an engine over RocksDB whose turns are measured.
 type lifecycle struct {
 	b      *testing.B
-	engine *engine.Engine
+	engine *loop.Engine
 
 	mu      sync.Mutex
 	turns   []time.Duration
@@ -100,7 +101,7 @@ func newLifecycle(b *testing.B) *lifecycle {
 			l.mu.Unlock()
 		}
 	}
-	if l.engine, err = engine.New(cfg, meteredStore{store, l}); err != nil {
+	if l.engine, err = loop.New(cfg, meteredStore{store, l}); err != nil {
 		b.Fatal(err)
 	}
 	done := make(chan error, 1)

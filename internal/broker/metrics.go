@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/faisca/fila/cli"
-	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/ops/metrics"
 	"github.com/faisca/fila/storage/rocks"
 )
@@ -35,9 +34,9 @@ func (b *broker) metrics() *metrics.Collector {
 }
 
 // loopFigures returns the figures of the engine; zero if a node has not led yet.
-func (b *broker) loopFigures() (l engine.LoopFigures) {
+func (b *broker) loopFigures() (l metrics.Loop) {
 	if e := b.newest(); e != nil {
-		l = e.LoopFigures()
+		l = metrics.Loop(e.Figures())
 	}
 	return l
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/broker/backup"
 	"github.com/faisca/fila/internal/certs"
 	"github.com/faisca/fila/internal/cluster"
@@ -149,7 +150,7 @@ func (m *member) direct() {
 }
 
 // take gives the seat to an engine.
-func (m *member) take(e *engine.Engine) {
+func (m *member) take(e *loop.Engine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.leading = true

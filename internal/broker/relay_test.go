@@ -16,6 +16,7 @@ import (
 
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"
@@ -28,7 +29,7 @@ type relayNode struct {
 	router  *relay.Router
 	server  *resp.Server
 	handler *commands.Handler
-	engine  *engine.Engine // nil: it does not lead
+	engine  *loop.Engine // nil: it does not lead
 	running chan error
 }
 
@@ -141,7 +142,7 @@ func (p *relayPair) lead(name string) {
 	n := p.nodes[name]
 	cfg := engine.DefaultConfig()
 	cfg.Start = n.Start()
-	e, err := engine.New(cfg, p.store)
+	e, err := loop.New(cfg, p.store)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/cluster/relay"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/hook"
@@ -62,11 +63,11 @@ type seat struct {
 
 // seating is a state of a seat. It is immutable but for over.
 type seating struct {
-	engine *engine.Engine // nil: vacant
-	number uint64         // of the last engine that was seated, from 1
-	held   bool           // no call enters
-	latest *engine.Engine // the last one that was seated, for what needs only its store; nil: none
-	over   chan struct{}  // closed when another state is in force
+	engine *loop.Engine  // nil: vacant
+	number uint64        // of the last engine that was seated, from 1
+	held   bool          // no call enters
+	latest *loop.Engine  // the last one that was seated, for what needs only its store; nil: none
+	over   chan struct{} // closed when another state is in force
 }
 
 var (
@@ -87,7 +88,7 @@ func (s *seat) Start() time.Time { return s.start }
 
 // Seat puts an engine in force that has been made with Start and does not run yet. It gets the
 // listener of events and the kinds that they are wanted of.
-func (s *seat) Seat(e *engine.Engine) {
+func (s *seat) Seat(e *loop.Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.listen != nil {
@@ -163,7 +164,7 @@ func (s *seat) Vacate() {
 }
 
 // newest returns the engine in force, or else the last one; nil: there was none.
-func (s *seat) newest() *engine.Engine { return s.state.Load().latest }
+func (s *seat) newest() *loop.Engine { return s.state.Load().latest }
 
 func (s *seat) change(to *seating) {
 	to.over = make(chan struct{})
@@ -172,7 +173,7 @@ func (s *seat) change(to *seating) {
 
 // enter returns the engine in force and keeps Hold waiting until exit. It returns nil with the
 // state if there is no engine that takes calls.
-func (s *seat) enter() (*engine.Engine, *seating) {
+func (s *seat) enter() (*loop.Engine, *seating) {
 	s.inside.Add(1)
 	// Read after inside was raised: Hold changes the state before it reads inside.
 	now := s.state.Load()
@@ -219,7 +220,7 @@ func (n *seating) open() bool {
 }
 
 // await is enter, but waits for an engine.
-func (s *seat) await() (*engine.Engine, error) {
+func (s *seat) await() (*loop.Engine, error) {
 	e, now := s.enter()
 	if e != nil {
 		return e, nil
@@ -253,7 +254,7 @@ func (n *seating) refusal() error {
 }
 
 // with calls do with the engine in force, once there is one.
-func (s *seat) with(do func(*engine.Engine) error) error {
+func (s *seat) with(do func(*loop.Engine) error) error {
 	e, err := s.await()
 	if err != nil {
 		return err
@@ -306,32 +307,32 @@ func (s *seat) Leave(c *engine.Client) {
 
 // Prepare implements commands.Engine.
 func (s *seat) Prepare(req *engine.Enqueue) error {
-	return s.with(func(e *engine.Engine) error { return e.Prepare(req) })
+	return s.with(func(e *loop.Engine) error { return e.Prepare(req) })
 }
 
 // PrepareCron implements commands.Engine.
 func (s *seat) PrepareCron(cr *engine.Cron) error {
-	return s.with(func(e *engine.Engine) error { return e.PrepareCron(cr) })
+	return s.with(func(e *loop.Engine) error { return e.PrepareCron(cr) })
 }
 
 // PreparePublish implements commands.Engine.
 func (s *seat) PreparePublish(req *engine.Publish) error {
-	return s.with(func(e *engine.Engine) error { return e.PreparePublish(req) })
+	return s.with(func(e *loop.Engine) error { return e.PreparePublish(req) })
 }
 
 // PrepareGroup implements commands.Engine.
 func (s *seat) PrepareGroup(req *engine.OpenGroup) error {
-	return s.with(func(e *engine.Engine) error { return e.PrepareGroup(req) })
+	return s.with(func(e *loop.Engine) error { return e.PrepareGroup(req) })
 }
 
 // PrepareMove implements commands.Engine.
 func (s *seat) PrepareMove(req *engine.BudgetMove) error {
-	return s.with(func(e *engine.Engine) error { return e.PrepareMove(req) })
+	return s.with(func(e *loop.Engine) error { return e.PrepareMove(req) })
 }
 
 // CompileScript implements commands.Engine.
 func (s *seat) CompileScript(by hook.Caller, kind hook.Kind, source string) (h hook.Hook, err error) {
-	err = s.with(func(e *engine.Engine) error {
+	err = s.with(func(e *loop.Engine) error {
 		h, err = e.CompileScript(by, kind, source)
 		return err
 	})
@@ -340,7 +341,7 @@ func (s *seat) CompileScript(by hook.Caller, kind hook.Kind, source string) (h h
 
 // ScriptSource implements commands.Engine.
 func (s *seat) ScriptSource(queue string, kind hook.Kind, version string) (source string, err error) {
-	err = s.with(func(e *engine.Engine) error {
+	err = s.with(func(e *loop.Engine) error {
 		source, err = e.ScriptSource(queue, kind, version)
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/storage"
 )
 
@@ -23,7 +24,7 @@ type seatTest struct {
 	t       *testing.T
 	store   *storage.Memory
 	client  *engine.Client
-	engine  *engine.Engine
+	engine  *loop.Engine
 	running chan error
 }
 
@@ -47,7 +48,7 @@ func (s *seatTest) seatNext() {
 	s.t.Helper()
 	cfg := engine.DefaultConfig()
 	cfg.Start = s.Start()
-	e, err := engine.New(cfg, s.store)
+	e, err := loop.New(cfg, s.store)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/broker/backup"
 	"github.com/faisca/fila/internal/fault"
 	"github.com/faisca/fila/internal/ops/admin"
@@ -38,8 +39,8 @@ type broker struct {
 	server  *resp.Server
 	handler lateHandler
 	store   store
-	engine  *engine.Engine // nil: the engines of member
-	member  *member        // nil: no replication
+	engine  *loop.Engine // nil: the engines of member
+	member  *member      // nil: no replication
 	scripts *scripting.Sandbox
 	phase   atomic.Int32
 	pulse   pulse
@@ -306,7 +307,7 @@ func (b *broker) deciding() commands.Engine {
 }
 
 // newest returns the engine; of a node the one in force, or the last one: nil if there was none.
-func (b *broker) newest() *engine.Engine {
+func (b *broker) newest() *loop.Engine {
 	if b.member != nil {
 		return b.member.seat.newest()
 	}
@@ -315,7 +316,7 @@ func (b *broker) newest() *engine.Engine {
 
 // newEngine returns an engine on a store; alter changes its configuration. All engines of a node
 // share one sandbox, which has a few things of the system that it keeps.
-func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (*engine.Engine, error) {
+func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (*loop.Engine, error) {
 	cfg := engineConfig(b.cfg, b.scripts, b.log)
 	cfg.Observe, cfg.Memory = b.latency.Observe, b.memory.state
 	cfg.Held = func(bytes int64) {
@@ -328,7 +329,7 @@ func (b *broker) newEngine(store engine.Store, alter func(*engine.Config)) (*eng
 		cfg.LastBackup = backup.Newest(b.cfg.Storage.Backups())
 	}
 	alter(&cfg)
-	e, err := engine.New(cfg, store)
+	e, err := loop.New(cfg, store)
 	if err != nil {
 		return nil, cli.UsageError{Err: err}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
@@ -71,7 +72,7 @@ func TestTheWatchdogIsFedAsLongAsTheLoopTurns(t *testing.T) {
 	t.Setenv("WATCHDOG_USEC", "3000") // a sign of life each millisecond
 	t.Setenv("WATCHDOG_PID", strconv.Itoa(os.Getpid()))
 	gate := make(chan struct{})
-	e, err := engine.New(engine.DefaultConfig(), storage.NewMemory())
+	e, err := loop.New(engine.DefaultConfig(), storage.NewMemory())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/storage/rocks"
 )
 
@@ -63,9 +64,9 @@ func (l *lifecycle) fillSmall(n int) {
 }
 
 // runOver runs an engine over a store, and returns it once it executes commands, with what ends it.
-func runOver(b *testing.B, store *rocks.Store) (*engine.Engine, func()) {
+func runOver(b *testing.B, store *rocks.Store) (*loop.Engine, func()) {
 	b.Helper()
-	e, err := engine.New(engine.DefaultConfig(), store)
+	e, err := loop.New(engine.DefaultConfig(), store)
 	if err != nil {
 		b.Fatal(err)
 	}

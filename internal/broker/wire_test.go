@@ -8,6 +8,7 @@ import (
 
 	"github.com/faisca/fila/cli"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/scripting"
 )
@@ -64,7 +65,7 @@ func TestThePartsAcceptTheEndsOfEverySetting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := engine.New(engineConfig(l.Config, nil, zerolog.Nop()), memoryStore()); err != nil {
+		if _, err := loop.New(engineConfig(l.Config, nil, zerolog.Nop()), memoryStore()); err != nil {
 			t.Error(err)
 		}
 		if _, err := scripting.New(scriptingConfig(l.Config)); err != nil {

@@ -41,6 +41,8 @@ func floors() map[string]floor {
 		"parts":  {packages: []string{"engine/internal/..."}, sees: []string{"values", "store", "hooks", "parts"}},
 		"rooms":  {packages: []string{"engine/..."}, sees: []string{"values", "store", "ledger", "hooks", "limits", "parts"}},
 		"engine": {packages: []string{"engine"}, sees: []string{"values", "store", "ledger", "hooks", "limits", "parts", "rooms"}, tests: []string{"nodes"}},
+		// What runs an engine: it alone has goroutines and a clock.
+		"loop": {packages: []string{"engine/loop"}, sees: []string{"values", "store", "hooks", "parts", "engine"}},
 		// The wire: links between nodes know bytes and frames.
 		"wire": {packages: []string{"resp", "internal/cluster/relay", "internal/cluster/topology"}, sees: []string{"values", "wire"}},
 		// The description of commands: it does not know what a command does.
@@ -51,14 +53,14 @@ func floors() map[string]floor {
 		"faults": {packages: []string{"internal/fault"}, sees: []string{"store", "engine", "wire"}},
 		// What commands use and serve: they know no session and no command.
 		"services": {packages: []string{"commands/definition", "internal/events", "internal/ops/metrics", "internal/ops/telemetry", "internal/ops/tracing"}, sees: []string{"values", "hooks", "engine", "wire"}, tests: []string{"store", "otlp"}},
-		"commands": {packages: []string{"commands"}, sees: []string{"values", "ledger", "hooks", "engine", "wire", "syntax", "services"}, tests: []string{"scripting", "store", "checks", "otlp"}},
+		"commands": {packages: []string{"commands"}, sees: []string{"values", "ledger", "hooks", "engine", "wire", "syntax", "services"}, tests: []string{"scripting", "store", "checks", "loop", "otlp"}},
 		// The client side: the command line, and HTTP for operators, which know the broker as a client does.
-		"clients": {packages: []string{"cli/...", "internal/ops/admin/..."}, sees: []string{"values", "clients"}, tests: []string{"commands", "engine", "store", "wire", "checks"}},
+		"clients": {packages: []string{"cli/...", "internal/ops/admin/..."}, sees: []string{"values", "clients"}, tests: []string{"commands", "engine", "loop", "store", "wire", "checks"}},
 		// What looks at a store or at the table of commands and serves no client.
 		"checks": {packages: []string{"internal/broker/backup", "internal/broker/compat", "internal/broker/verify"}, sees: []string{"values", "store", "engine", "syntax"}, tests: []string{"commands"}},
 		"broker": {
 			packages: []string{"internal/broker"},
-			sees:     []string{"values", "store", "rocks", "hooks", "scripting", "engine", "wire", "syntax", "nodes", "faults", "services", "commands", "clients", "checks"},
+			sees:     []string{"values", "store", "rocks", "hooks", "scripting", "engine", "loop", "wire", "syntax", "nodes", "faults", "services", "commands", "clients", "checks"},
 		},
 		"main": {packages: []string{"main"}, sees: []string{"broker"}},
 		// Tests from outside: they see a broker that runs. Only what damages a store reads its files.
@@ -168,6 +170,9 @@ func TestTheFloorsAreHeldTo(t *testing.T) {
 	wantBreach(t, layering(in("internal/events/hub.go", module+"/internal/command")), "may not see")
 	wantBreach(t, layering(in("engine/dispatch/order.go", module+"/engine")), "may not see")
 	wantBreach(t, layering(in("engine/dispatch/order.go", module+"/engine/figures")), "may not see")
+	wantBreach(t, layering(in("engine/queue.go", module+"/engine/loop")), "may not see")
+	wantBreach(t, layering(in("commands/lease.go", module+"/engine/loop")), "may not see")
+	wantBreach(t, layering(in("engine/loop/loop.go", module+"/engine/figures")), "may not see")
 	wantBreach(t, layering(in("engine/internal/decay/decay.go", module+"/engine/dispatch")), "may not see")
 	wantBreach(t, layering(in("commands/lease.go", module+"/storage/rocks")), "may not see")
 	wantBreach(t, layering(in("integration/kill_test.go", module+"/storage")), "may not see")

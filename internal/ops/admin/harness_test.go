@@ -17,6 +17,7 @@ import (
 
 	"github.com/faisca/fila/commands"
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
 	"github.com/faisca/fila/storage"
@@ -25,7 +26,7 @@ import (
 // broker is a broker in this process with its store in memory, as the listener sees one.
 type broker struct {
 	server *resp.Server
-	engine *engine.Engine
+	engine *loop.Engine
 	log    lines
 
 	mu    sync.Mutex
@@ -68,7 +69,7 @@ func newBroker(t testing.TB, users ...string) *broker {
 	cfg := engine.DefaultConfig()
 	cfg.FiguresAge = 100 * time.Millisecond
 	var err error
-	if b.engine, err = engine.New(cfg, storage.NewMemory()); err != nil {
+	if b.engine, err = loop.New(cfg, storage.NewMemory()); err != nil {
 		t.Fatal(err)
 	}
 	h, err := commands.New(commands.Config{Now: time.Now, Users: users, Log: zerolog.New(&b.log), Shutdown: func() {}}, b.engine)

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/histogram"
 )
 
@@ -33,11 +32,18 @@ type Command struct {
 // Process is what the parts that only the broker knows have to show. Each field may be nil.
 type Process struct {
 	Version, Revision, RocksDB, Go string
-	Loop                           func() engine.LoopFigures
+	Loop                           func() Loop
 	Store                          func() (Store, bool)        // false: they are not known
 	Certificates                   func() map[string]time.Time // their ends by listener
 	Spans                          func() map[string]uint64    // by outcome
 	Replication                    func() Replication
+}
+
+// Loop is the figures of the loop that runs the engine.
+type Loop struct {
+	InboxTasks, InboxBytes int
+	EventsLost             uint64
+	BatchTasks             histogram.Histogram // tasks of each commit: n of them count as n seconds
 }
 
 // Store is the figures of RocksDB.

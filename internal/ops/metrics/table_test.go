@@ -78,7 +78,7 @@ func full(t *testing.T) (*broker, *Server) {
 	took.Observe(time.Millisecond)
 	b := start(t, Config{Queues: 10, Keys: 10, Throttles: 10, Budgets: 10, Process: Process{
 		Version: "1.0.0", Revision: "abc", RocksDB: "7.8", Go: "go1.26",
-		Loop: func() engine.LoopFigures { return engine.LoopFigures{EventsLost: 3, BatchTasks: *took} },
+		Loop: func() Loop { return Loop{EventsLost: 3, BatchTasks: *took} },
 		Store: func() (Store, bool) {
 			return Store{LevelFiles: []uint64{1, 0}, CacheHits: 5, Stalled: time.Second}, true
 		},

@@ -1,4 +1,4 @@
-package engine
+package loop_test
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/storage"
 )
 
@@ -28,17 +30,17 @@ func TestReadOnlyCallsAreAnsweredWhileACommitHangs(t *testing.T) {
 	for name, writers := range map[string]int{"a little is written": 1, "more than there is room for": 200} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cfg := DefaultConfig()
+				cfg := engine.DefaultConfig()
 				cfg.BatchBytes, cfg.InboxTasks = 4096, 20
 				store := &frozenStore{Memory: storage.NewMemory()}
-				e, err := New(cfg, store)
+				e, err := loop.New(cfg, store)
 				if err != nil {
 					t.Fatal(err)
 				}
 				run := make(chan error, 1)
 				go func() { run <- e.Run(context.Background()) }()
 				<-e.Ready()
-				if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+				if err := ask(e, func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) }); err != nil {
 					t.Fatal(err)
 				}
 				store.thaw = make(chan struct{})
@@ -49,7 +51,7 @@ func TestReadOnlyCallsAreAnsweredWhileACommitHangs(t *testing.T) {
 				looked := make(chan error)
 				go func() { looked <- look(e, 1) }() // in the batch of the first write, or after it
 				synctest.Wait()
-				<-time.After(2 * stallAfter)
+				<-time.After(2 * loop.StallAfter)
 				go func() { looked <- look(e, 2) }() // while all writes wait
 				for range 2 {
 					select {
@@ -80,19 +82,19 @@ func TestReadOnlyCallsAreAnsweredWhileACommitHangs(t *testing.T) {
 }
 
 // look requests the statistics of a queue.
-func look(e *Engine, client uint64) error {
+func look(e *loop.Engine, client uint64) error {
 	done := make(chan struct{}, 1)
-	task := &Task{
+	task := &engine.Task{
 		ReadOnly: true,
-		Call:     callFunc(func(tx *Tx) error { _, err := tx.QueueStats("q"); return err }),
-		Client: NewClient(client, func() {
+		Call:     callFunc(func(tx *engine.Tx) error { _, err := tx.QueueStats("q"); return err }),
+		Client: engine.NewClient(client, func() {
 			select {
 			case done <- struct{}{}:
 			default:
 			}
 		}),
 	}
-	e.Submit([]*Task{task})
+	e.Submit([]*engine.Task{task})
 	for !task.Done() {
 		<-done
 	}

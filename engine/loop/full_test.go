@@ -1,4 +1,4 @@
-package engine
+package loop_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/storage"
 )
 
@@ -44,13 +46,13 @@ func (s *fullStore) Relieve() error {
 }
 
 // enqueueTo enqueues a message.
-func enqueueTo(t *testing.T, e *Engine, queue string) error {
+func enqueueTo(t *testing.T, e *loop.Engine, queue string) error {
 	t.Helper()
-	req := &Enqueue{Queue: queue, Payload: []byte("m")}
+	req := &engine.Enqueue{Queue: queue, Payload: []byte("m")}
 	if err := e.Prepare(req); err != nil {
 		return err
 	}
-	return ask(e, func(tx *Tx) error { _, err := tx.Enqueue(req); return err })
+	return ask(e, func(tx *engine.Tx) error { _, err := tx.Enqueue(req); return err })
 }
 
 // TestAFullStoreIsEmptied starts on a store that accepts only writes that free space, and
@@ -58,9 +60,9 @@ func enqueueTo(t *testing.T, e *Engine, queue string) error {
 func TestAFullStoreIsEmptied(t *testing.T) {
 	store := &fullStore{Memory: storage.NewMemory()}
 	store.space.Store(true)
-	cfg := DefaultConfig()
-	bubble(t, cfg, store, func(e *Engine) {
-		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+	cfg := engine.DefaultConfig()
+	bubble(t, cfg, store, func(e *loop.Engine) {
+		if err := ask(e, func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) }); err != nil {
 			t.Fatal(err)
 		}
 		for range 10 {
@@ -71,30 +73,30 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 	})
 	store.space.Store(false)
 	store.reserve.Store(true)
-	bubble(t, cfg, store, func(e *Engine) {
-		if err := enqueueTo(t, e, "q"); !errors.Is(err, ErrMisconf) {
+	bubble(t, cfg, store, func(e *loop.Engine) {
+		if err := enqueueTo(t, e, "q"); !errors.Is(err, engine.ErrMisconf) {
 			t.Errorf("enqueue: %v", err)
 		}
-		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("other", QueueOptions{}) }); !errors.Is(err, ErrMisconf) {
+		if err := ask(e, func(tx *engine.Tx) error { return tx.CreateQueue("other", engine.QueueOptions{}) }); !errors.Is(err, engine.ErrMisconf) {
 			t.Errorf("a new queue: %v", err)
 		}
-		var ds []*Delivery
-		lease := func(tx *Tx) (err error) {
-			ds, err = tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 3, Block: -1})
+		var ds []*engine.Delivery
+		lease := func(tx *engine.Tx) (err error) {
+			ds, err = tx.Lease(&engine.LeaseRequest{Queues: []string{"q"}, Count: 3, Block: -1})
 			return err
 		}
 		if err := ask(e, lease); err != nil || len(ds) != 3 {
 			t.Fatalf("leased %d, %v", len(ds), err)
 		}
 		n := 0
-		if err := ask(e, func(tx *Tx) (err error) { n, err = tx.Ack("q", []Receipt{ds[0].Receipt}); return err }); err != nil || n != 1 {
+		if err := ask(e, func(tx *engine.Tx) (err error) { n, err = tx.Ack("q", []engine.Receipt{ds[0].Receipt}); return err }); err != nil || n != 1 {
 			t.Errorf("acked %d, %v", n, err)
 		}
-		purge := &Purge{Queue: "q"}
-		if err := ask(e, func(tx *Tx) (err error) { n, err = tx.Purge(purge); return err }); err != nil || n != 9 {
+		purge := &engine.Purge{Queue: "q"}
+		if err := ask(e, func(tx *engine.Tx) (err error) { n, err = tx.Purge(purge); return err }); err != nil || n != 9 {
 			t.Errorf("purged %d, %v", n, err)
 		}
-		if err := ask(e, func(tx *Tx) error {
+		if err := ask(e, func(tx *engine.Tx) error {
 			if tx.Stats().Writable {
 				t.Error("a full store is called writable")
 			}
@@ -114,8 +116,8 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 	})
 	store.space.Store(false)
 	store.reserve.Store(false)
-	bubble(t, cfg, store, func(e *Engine) {
-		if err := ask(e, func(tx *Tx) error {
+	bubble(t, cfg, store, func(e *loop.Engine) {
+		if err := ask(e, func(tx *engine.Tx) error {
 			if s := tx.Stats(); s.Writable || s.Queues != 2 {
 				t.Errorf("%+v", s)
 			}
@@ -123,7 +125,7 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 		}); err != nil {
 			t.Errorf("stats: %v", err)
 		}
-		if err := ask(e, func(tx *Tx) error { _, err := tx.Ack("q", nil); return err }); !errors.Is(err, ErrMisconf) {
+		if err := ask(e, func(tx *engine.Tx) error { _, err := tx.Ack("q", nil); return err }); !errors.Is(err, engine.ErrMisconf) {
 			t.Errorf("ack without any space: %v", err)
 		}
 		store.space.Store(true)
@@ -139,18 +141,18 @@ func TestAFullStoreIsEmptied(t *testing.T) {
 func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 	store := &fullStore{Memory: storage.NewMemory()}
 	store.space.Store(true)
-	cfg := DefaultConfig()
-	refill, err := NewRefill(100, "@hourly", "", 300)
+	cfg := engine.DefaultConfig()
+	refill, err := engine.NewRefill(100, "@hourly", "", 300)
 	if err != nil {
 		t.Fatal(err)
 	}
-	balance := func(e *Engine) (n int64) {
-		_ = ask(e, func(tx *Tx) error { i, _ := tx.Budget("acme"); n = i.Balance; return nil })
+	balance := func(e *loop.Engine) (n int64) {
+		_ = ask(e, func(tx *engine.Tx) error { i, _ := tx.Budget("acme"); n = i.Balance; return nil })
 		return n
 	}
-	bubble(t, cfg, store, func(e *Engine) {
-		if err := ask(e, func(tx *Tx) error {
-			return errors.Join(tx.CreateQueue("q", recording()), tx.SetBudget("acme", &BudgetOptions{Refill: refill}))
+	bubble(t, cfg, store, func(e *loop.Engine) {
+		if err := ask(e, func(tx *engine.Tx) error {
+			return errors.Join(tx.CreateQueue("q", recording()), tx.SetBudget("acme", &engine.BudgetOptions{Refill: refill}))
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -164,18 +166,18 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 	}
 	store.space.Store(false)
 	store.reserve.Store(true)
-	ackOne := func(e *Engine) {
-		if err := ask(e, func(tx *Tx) error {
-			ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
+	ackOne := func(e *loop.Engine) {
+		if err := ask(e, func(tx *engine.Tx) error {
+			ds, err := tx.Lease(&engine.LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
 			if err == nil && len(ds) == 1 {
-				_, err = tx.Ack("q", []Receipt{ds[0].Receipt})
+				_, err = tx.Ack("q", []engine.Receipt{ds[0].Receipt})
 			}
 			return err
 		}); err != nil {
 			t.Error(err)
 		}
 	}
-	bubble(t, cfg, store, func(e *Engine) {
+	bubble(t, cfg, store, func(e *loop.Engine) {
 		was := balance(e)
 		ackOne(e)
 		<-time.After(2*cfg.SignalCheckpoint + 2*time.Hour)
@@ -195,7 +197,7 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 		}
 	})
 	store.space.Store(true)
-	bubble(t, cfg, store, func(e *Engine) {
+	bubble(t, cfg, store, func(e *loop.Engine) {
 		if err := enqueueTo(t, e, "q"); err != nil {
 			t.Fatal(err)
 		}
@@ -208,14 +210,14 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 // put the next attempt off.
 func TestAStoreThatIsSyncedLaterIsReopened(t *testing.T) {
 	store := storage.NewMemory()
-	cfg := DefaultConfig()
-	cfg.Sync = SyncInterval
-	bubble(t, cfg, store, func(e *Engine) {
-		if err := ask(e, func(tx *Tx) error { return tx.CreateQueue("q", QueueOptions{}) }); err != nil {
+	cfg := engine.DefaultConfig()
+	cfg.Sync = engine.SyncInterval
+	bubble(t, cfg, store, func(e *loop.Engine) {
+		if err := ask(e, func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) }); err != nil {
 			t.Fatal(err)
 		}
 		store.FailCommits(errors.New("no space"))
-		if err := enqueueTo(t, e, "q"); !errors.Is(err, ErrMisconf) {
+		if err := enqueueTo(t, e, "q"); !errors.Is(err, engine.ErrMisconf) {
 			t.Fatalf("enqueue: %v", err)
 		}
 		<-time.After(10*cfg.SyncInterval + cfg.RetryInterval)
@@ -224,7 +226,7 @@ func TestAStoreThatIsSyncedLaterIsReopened(t *testing.T) {
 		if err := enqueueTo(t, e, "q"); err != nil {
 			t.Errorf("enqueue after the disk has recovered: %v", err)
 		}
-		if err := ask(e, func(tx *Tx) error {
+		if err := ask(e, func(tx *engine.Tx) error {
 			if n := tx.Stats().Recoveries; n > 10 {
 				t.Errorf("memory was rebuilt %d times", n)
 			}

@@ -1,0 +1,8 @@
+package loop
+
+// Bounds that tests reach.
+const (
+	EventsMax  = eventsMax
+	StallAfter = stallAfter
+	HeldStep   = heldStep
+)

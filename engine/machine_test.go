@@ -1,0 +1,80 @@
+//go:build !race
+
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/faisca/fila/storage"
+)
+
+// After a recovery that fails memory is incomplete, so nothing may be written, also when the store could be reopened.
+func TestAStoreThatIsReopenedAndCannotBeReadTakesNoWrites(t *testing.T) {
+	store := &reopened{blind{Memory: storage.NewMemory()}}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
+	w.queue("q", QueueOptions{})
+	w.enqueue("q", "k", "m")
+	store.FailCommits(errBlind)
+	enqueue := func() error { return w.do(func(tx *Tx) error { return tx.CreateQueue("other", QueueOptions{}) }) }
+	if err := enqueue(); !errors.Is(err, ErrMisconf) {
+		t.Fatalf("without a disk: %v", err)
+	}
+	store.FailCommits(nil)
+	store.broken = true
+	if err := w.Repair(); !errors.Is(err, errBlind) {
+		t.Errorf("a repair that cannot read the store ends with %v", err)
+	}
+	if err := enqueue(); !errors.Is(err, ErrMisconf) {
+		t.Errorf("with a store that cannot be read: %v", err)
+	}
+	store.broken = false
+	if err := w.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	if err := enqueue(); err != nil {
+		t.Errorf("after the repair: %v", err)
+	}
+	if n := len(w.lease("q", 10)); n != 1 {
+		t.Errorf("%d messages are there, want 1", n)
+	}
+}
+
+// reopened is blind, and can be reopened while it cannot be read.
+type reopened struct{ blind }
+
+func (s *reopened) Reopen() error { return s.Memory.Reopen() }
+
+// A sync that fails after the commit of a work takes nothing back that the commit has begun: its backup runs.
+func TestASyncThatFailsLosesNoBackupOfACommittedWork(t *testing.T) {
+	var taken takenBackups
+	w := newWorld(t, func(c *Config) { c.Backups = &taken })
+	var err error
+	backup := &Backup{Wait: true}
+	task := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Backup(backup); return err })}
+	w.core.turn(w.Now(), []*Task{task})
+	work := w.machine.Cut()
+	if err = work.Commit(w.store); err != nil {
+		t.Fatal(err)
+	}
+	w.release(work.Take())
+	w.inBackground(w.machine.FailOver(work, errBlind))
+	w.reads = append(w.reads, work.jobs...)
+	if err := w.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	if taken != 1 || !task.Done() || task.Err() != nil {
+		t.Errorf("%d were taken; the task is done: %v, %v", taken, task.Done(), task.Err())
+	}
+}
+
+// takenBackups counts backups.
+type takenBackups int
+
+func (*takenBackups) Check(string) error { return nil }
+
+func (n *takenBackups) Take(name string) (string, error) {
+	*n++
+	return name, nil
+}
