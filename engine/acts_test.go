@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/faisca/fila/storage"
 )
 
 // settingOf is a throttle as the acts of the simulation show it.
@@ -28,8 +26,8 @@ func (tx *Tx) recordThrottle(name string) error {
 // neither is there without the other.
 func (o *oracle) acts(c *core) {
 	newest, last := map[string]string{}, uint64(0)
-	for i := range c.acts.list {
-		a := &c.acts.list[i]
+	for i := range c.acts.All() {
+		a := &c.acts.All()[i]
 		if a.Number <= last {
 			o.fail("act %d follows act %d", a.Number, last)
 		}
@@ -60,59 +58,6 @@ func (w *world) actNumbers(cursor uint64, count int) (s string) {
 		return nil
 	})
 	return s
-}
-
-func TestActsAreKeptNewestFirstAndInNumber(t *testing.T) {
-	w := newWorld(t, nil)
-	const more = 5
-	for i := range ActsMax + more {
-		w.must(func(tx *Tx) error { return tx.RecordAct(Act{User: "anna", Command: "X", After: fmt.Sprint(i)}) })
-	}
-	for range 2 {
-		for _, tt := range []struct {
-			cursor uint64
-			count  int
-			want   string
-		}{
-			{0, 2, "[1005 1004] 1004"}, {1004, 2, "[1003 1002] 1002"}, {8, 2, "[7 6] 0"}, {8, 9, "[7 6] 0"}, {7, 1, "[6] 0"}, {6, 1, "[] 0"}, {3, 1, "[] 0"},
-			{5000, 1, "[1005] 1005"},
-		} {
-			if got := w.actNumbers(tt.cursor, tt.count); got != tt.want {
-				t.Errorf("page of %d from %d: %s, want %s", tt.count, tt.cursor, got, tt.want)
-			}
-		}
-		n, it := 0, w.core.store.Scan(storage.State, storage.AppendStateKey(nil, storage.StateAct), append(storage.AppendStateKey(nil, storage.StateAct), 0xff))
-		for it.Next() {
-			n++
-		}
-		it.Close()
-		if n != ActsMax {
-			t.Errorf("the store has %d acts", n)
-		}
-		w.restart()
-	}
-}
-
-func TestTextsOfActsAreBounded(t *testing.T) {
-	w := newWorld(t, nil)
-	long := strings.Repeat("é", ActSettingMax)
-	w.must(func(tx *Tx) error {
-		return tx.RecordAct(Act{User: long, Addr: long, Command: long, Object: long, Before: long, After: long})
-	})
-	w.restart()
-	w.must(func(tx *Tx) error {
-		_, list := tx.Acts(0, 1)
-		a := list[0]
-		for _, text := range []string{a.User, a.Addr, a.Command, a.Object} {
-			if text != long[:ActNameMax] {
-				t.Errorf("kept %d bytes", len(text))
-			}
-		}
-		if a.Before != long[:ActSettingMax] || a.After != a.Before {
-			t.Errorf("kept %d and %d bytes", len(a.Before), len(a.After))
-		}
-		return nil
-	})
 }
 
 // An act whose write has failed is none, like the change in the same write.

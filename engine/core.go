@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/dispatch"
+	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/storage"
 )
 
@@ -71,8 +72,8 @@ type core struct {
 	gather   gathering        // keys that wait until they have a batch
 	history  history          // what queues and keys did in the last day
 	signals  signalTable      // sums that fade with time
-	users    userTable        // users of a cluster
-	acts     actLog           // what administrators have changed
+	users    settings.Users   // users of a cluster
+	acts     settings.Acts    // what administrators have changed
 	out      outbox           // the open batch and what follows its commit
 	health   health           // whether the store takes writes
 	time     timekeeper       // writes the time, and knows how far the system clock is behind it

@@ -27,7 +27,7 @@
 //	plan/ queue_apply.go             a package: settings that are given, and what makes queues match a file; carrying it out
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
 //	message.go meta.go               a message in memory; what its producer said about it
-//	throttles.go holds.go            the settings of throttles; throttle keys that are closed until a time
+//	throttles.go holds.go            commands about throttles, and about throttle keys that are closed until a time
 //	window/                          a package: what is in memory of keys and due-time indexes, and reads
 //	key.go prefetch.go read.go       a fairness key; cache lines ahead of use; when windows are read
 //	ordered.go                       queues that deliver one message of a key at a time
@@ -54,7 +54,7 @@
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
 //	states.go                        why messages of keys and queues are where they are
 //	signals.go                       sums that fade with time
-//	acts.go                          what administrators have changed
+//	settings/ settings.go            a package: configuration, users, settings of keys, holds, acts; commands about them
 //	cron/                            a package: recurring messages, their ticks, and what becomes of missed ones
 //	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
 //	scripts/ hooks.go                a package: the histories of hooks; commands about scripts

@@ -2,12 +2,11 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/keytable"
+	"github.com/faisca/fila/engine/internal/records"
 	"github.com/faisca/fila/engine/internal/timeline"
 	"github.com/faisca/fila/storage"
 )
@@ -142,56 +141,39 @@ func (h *history) recover(c *core) error {
 		return nil
 	}
 	h.restored = true
-	return cmp.Or(c.scan(storage.State, storage.AppendStateKey(nil, storage.StateHistory), func(k, v []byte) error {
-		parts, rec, err := readHistory(k, v, 2)
-		if err != nil {
-			return err
-		}
-		if q := c.queues.byName[parts[1]]; q != nil {
+	return cmp.Or(h.read(c, storage.StateHistory, 1, func(name []string, rec *storage.History) bool {
+		if q := c.queues.byName[name[0]]; q != nil {
 			q.figures.Restore(rec)
-		} else if parts[1] == "" {
+		} else if name[0] == "" {
 			h.RestoreAll(rec)
 		}
-		return nil
-	}), c.scan(storage.State, storage.AppendStateKey(nil, storage.StateKeyHistory), func(k, v []byte) error {
-		parts, rec, err := readHistory(k, v, 3)
-		if err != nil {
-			return err
-		}
-		if q := c.queues.byName[parts[1]]; q == nil || !q.figures.RestoreKey(parts[2], uint64(keytable.HashOf(parts[2])), rec) {
-			c.detached.stale = append(c.detached.stale, slices.Clone(k))
-		}
-		return nil
+		return true
+	}), h.read(c, storage.StateKeyHistory, 2, func(name []string, rec *storage.History) bool {
+		q := c.queues.byName[name[0]]
+		return q != nil && q.figures.RestoreKey(name[1], uint64(keytable.HashOf(name[1])), rec)
 	}), h.recoverThrottles(c))
+}
+
+// read reads the histories of a kind. Those that are not restored are deleted by start.
+func (h *history) read(c *core, kind string, parts int, restore func(name []string, rec *storage.History) bool) error {
+	return records.Each(c.store, "history", kind, parts, func(name []string, value []byte) error {
+		var rec storage.History
+		err := rec.Decode(value)
+		if err == nil && !restore(name, &rec) {
+			c.deleteAtStart(kind, name)
+		}
+		return err
+	})
 }
 
 // recoverThrottles reads the histories of throttles, and follows those with a setting that have none.
 func (h *history) recoverThrottles(c *core) error {
-	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottleHistory), func(k, v []byte) error {
-		parts, rec, err := readHistory(k, v, 2)
-		if err == nil && !h.RestoreThrottle(parts[1], rec) {
-			c.detached.stale = append(c.detached.stale, slices.Clone(k))
-		}
-		return err
-	})
+	err := h.read(c, storage.StateThrottleHistory, 1, func(name []string, rec *storage.History) bool { return h.RestoreThrottle(name[0], rec) })
 	_, set := c.order.ListThrottles(0, figures.ThrottlesMax, false, func(string) bool { return true })
 	for i := range set {
 		h.FollowThrottle(set[i].Key, false, c.now)
 	}
 	return err
-}
-
-// readHistory decodes a history.
-func readHistory(key, value []byte, parts int) ([]string, *storage.History, error) {
-	name, err := storage.ParseStateKey(key)
-	if err != nil || len(name) != parts {
-		return nil, nil, fmt.Errorf("history %q: %w", key, storage.ErrCorrupt)
-	}
-	var rec storage.History
-	if err := rec.Decode(value); err != nil {
-		return nil, nil, fmt.Errorf("history of %q: %w", name[1:], err)
-	}
-	return name, &rec, nil
 }
 
 // followEvery is after how many messages an enqueue looks again whether its key is to be followed, beside the times when their

@@ -115,7 +115,6 @@ func TestTheInvariantsFindAHoldThatIsNone(t *testing.T) {
 		"a throttle held without one":   func(c *core) { c.order.Hold("other", c.now+int64(time.Hour)) },
 		"a throttle that was opened":    func(c *core) { c.order.Release("p") },
 		"a throttle with another end":   func(c *core) { c.order.Hold("p", c.now+int64(time.Hour)) },
-		"an end that nothing ends":      func(c *core) { c.holds.ends.Remove(c.holds.byKey["p"]) },
 		"one hold more than is allowed": func(c *core) { c.cfg.Limits.Holds = 0 },
 	} {
 		s, err := NewStepper(DefaultConfig(), storage.NewMemory(), time.Unix(1_700_000_000, 0))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/records"
 	"github.com/faisca/fila/engine/plan"
 	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/hook"
@@ -103,7 +104,7 @@ func (q *queue) source(kind hook.Kind) *string { return plan.HookSource(&q.set, 
 // whose source has not changed, with their statistics and breakers.
 func (c *core) recoverScripts() {
 	known := c.out.snapshot.hooks
-	fresh := &Snapshot{config: c.out.snapshot.config, configBytes: c.out.snapshot.configBytes}
+	fresh := &Snapshot{config: c.out.snapshot.config}
 	hooks := fresh.hooks.Edit()
 	for name, q := range c.queues.byName {
 		all := queueHooks{bounds: plan.HookBounds(&q.set.Values)}
@@ -229,22 +230,18 @@ func (c *core) recoverHistories() error {
 		bytes int
 	}
 	var all []version
-	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateScript), func(k, value []byte) error {
-		parts, err := storage.ParseStateKey(k)
-		if err != nil || len(parts) != 4 {
-			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
-		}
-		kind, known := hook.ParseKind(parts[2])
-		no, err := storage.DecodeUint([]byte(parts[3]))
+	err := records.Each(c.store, "script", storage.StateScript, 3, func(name []string, value []byte) error {
+		kind, known := hook.ParseKind(name[1])
+		no, err := storage.DecodeUint([]byte(name[2]))
 		if err != nil || !known || no == 0 {
-			return fmt.Errorf("script %q: %w", k, storage.ErrCorrupt)
+			return storage.ErrCorrupt
 		}
-		v := version{of: hookOf(parts[1], kind), no: no, bytes: len(value)}
+		v := version{of: hookOf(name[0], kind), no: no, bytes: len(value)}
 		if err := v.rec.Decode(value); err != nil {
-			return fmt.Errorf("script of %q: %w", parts[1], err)
+			return err
 		}
-		if c.queues.byName[parts[1]] == nil {
-			c.detached.stale = append(c.detached.stale, slices.Clone(k))
+		if c.queues.byName[name[0]] == nil {
+			c.deleteAtStart(storage.StateScript, name)
 			return nil
 		}
 		v.rec.Source = ""

@@ -82,7 +82,7 @@ func key(k *dispatch.Key) *fairKey {
 // must not remain.
 func (c *core) newFairKey(q *queue, name string, h keytable.Hash) *fairKey {
 	k := &fairKey{queue: q, name: name, hash: h, weight: 1, counted: true, gatherTimer: -1}
-	if set, ok := q.settings[name]; ok {
+	if set, ok := q.settings.Of(name); ok {
 		k.weight, k.paused, k.pinned, k.stored = max(set.Weight, 1), set.Paused, true, true
 	}
 	tally, owes := q.figures.Returned(&k.stats, uint64(h), name)

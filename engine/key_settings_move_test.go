@@ -41,7 +41,7 @@ func settingsIn(t *testing.T, store *storage.Memory) map[uint32]int {
 // weights returns the weights of the keys of a queue that have settings.
 func (w *world) weights(queue string) map[string]uint32 {
 	all := map[string]uint32{}
-	for name, set := range w.core.queues.byName[queue].settings {
+	for name, set := range w.core.queues.byName[queue].settings.All() {
 		all[name] = set.Weight
 	}
 	return all
@@ -61,7 +61,7 @@ func purging(t *testing.T, n int) (*world, *storage.Memory, *Task) {
 	w.tick(task)
 	w.tick()
 	w.tick()
-	if task.Done() || w.core.queues.byName["q"].moving == nil {
+	if moving, _ := w.core.queues.byName["q"].settings.Moving(nil); task.Done() || !moving {
 		t.Fatal("the purge is over: the test is about what happens meanwhile")
 	}
 	return w, store, task

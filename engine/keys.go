@@ -57,7 +57,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	}
 	// A key without messages is not in memory. Its settings are the queue's, its counters are
 	// those that the queue has saved for a bounded number of such keys.
-	set, pinned := q.settings[key]
+	set, pinned := q.settings.Of(key)
 	idle := q.figures.Idle(uint64(keytable.HashOf(key)), key)
 	return KeyInfo{
 		Key: key, Weight: max(set.Weight, 1), MaxDepth: set.MaxDepth, Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: emptyReason,
@@ -74,7 +74,8 @@ func (c *core) describe(k *fairKey) KeyInfo {
 		Paused:    k.paused, Pinned: k.pinned, Counting: !k.counted,
 	}
 	if k.pinned {
-		i.MaxDepth = k.queue.settings[k.name].MaxDepth
+		set, _ := k.queue.settings.Of(k.name)
+		i.MaxDepth = set.MaxDepth
 	}
 	i.Share, i.FairShare = c.shares(k)
 	tally := k.Key.Tally(c.now)

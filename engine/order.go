@@ -2,6 +2,7 @@ package engine
 
 import (
 	"iter"
+	"maps"
 
 	"github.com/faisca/fila/engine/dispatch"
 )
@@ -50,11 +51,7 @@ func (s *ordering) check(c *core, bad report) {
 			inUse[name]++
 		}
 	}
-	holds := map[string]int64{}
-	for key, h := range c.holds.byKey {
-		holds[key] = h.until
-	}
-	s.Check(c.orders(), c.detachedOrders(), inUse, holds, c.health.failed == nil, dispatch.Report(bad))
+	s.Check(c.orders(), c.detachedOrders(), inUse, maps.Collect(c.holds.All()), c.health.failed == nil, dispatch.Report(bad))
 }
 
 // orders iterates over the queues as dispatch knows them.

@@ -12,6 +12,7 @@ import (
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/plan"
 	"github.com/faisca/fila/engine/search"
+	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -40,22 +41,20 @@ type queue struct {
 
 	regather    bool // another BATCH is set, and its keys are looked at
 	roster      intrusive.Roster[fairKey]
-	purgedUpTo  uint64                 // roster number of the newest key that a purge detached, see removal.go
-	purgedAt    int64                  // when that was
-	settings    map[string]storage.Key // of keys that have some of their own
-	bounded     int                    // of these, those with a maximum depth
-	moving      *settingsMove          // they are being written under the next number
-	dedup       *generation.Group      // of deduplication ids; nil: it has none
-	results     *generation.Group      // nil: it has no results
-	resultWaits map[ID]*resultWaits    // requests for the results of its messages
-	sequence    keyOrder               // of an ordered queue: what is out
+	purgedUpTo  uint64              // roster number of the newest key that a purge detached, see removal.go
+	purgedAt    int64               // when that was
+	settings    settings.Keys       // of keys that have some of their own
+	dedup       *generation.Group   // of deduplication ids; nil: it has none
+	results     *generation.Group   // nil: it has no results
+	resultWaits map[ID]*resultWaits // requests for the results of its messages
+	sequence    keyOrder            // of an ordered queue: what is out
 	figures     figures.Queue
 }
 
 // limited reports whether the queue, or a key of it, has a maximum depth, for which its messages must be
 // counted before an enqueue is admitted.
 func (q *queue) limited() bool {
-	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0 || q.bounded > 0
+	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0 || q.settings.Bound()
 }
 
 // isDLQ says that the queue's messages are dead ones.
@@ -67,9 +66,9 @@ func (q *queue) full(key string) error {
 		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, errtext.Amount(q.figures.Total, "message"), most)
 	}
 	most, by := int64(q.set.Values[queueset.KeyMaxDepth]), "KEYMAXDEPTH"
-	if q.bounded > 0 {
-		if own := int64(q.settings[key].MaxDepth); own > 0 {
-			most, by = own, "MAXDEPTH"
+	if q.settings.Bound() {
+		if own, _ := q.settings.Of(key); own.MaxDepth > 0 {
+			most, by = int64(own.MaxDepth), "MAXDEPTH"
 		}
 	}
 	if most > 0 {
@@ -276,7 +275,7 @@ func (c *core) newNumber() uint32 {
 
 // newQueue brings a queue into memory.
 func (c *core) newQueue(name string, set storage.Queue) *queue {
-	q := &queue{name: name, no: set.Number, consumers: new(consumers.Queue), settings: map[string]storage.Key{}}
+	q := &queue{name: name, no: set.Number, consumers: new(consumers.Queue)}
 	q.order = c.order.NewQueue(q)
 	c.queues.figures.Enter(&q.figures, name)
 	c.queues.set(q, set)
@@ -299,7 +298,7 @@ func (c *core) removeQueue(q *queue) {
 	}
 	c.tellAll(q, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
 	c.detachAll(q)
-	c.dropMove(q)
+	q.settings.Abandon(c.out.batch)
 	c.forgetHistory(q)
 	c.leaveTopics(q.name)
 	c.out.batch.Delete(storage.Queues, []byte(q.name))

@@ -1,16 +1,17 @@
 package engine
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/keytable"
+	"github.com/faisca/fila/engine/internal/records"
+	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
@@ -52,7 +53,7 @@ func (c *core) recover() error {
 	if err := c.recoverThrottles(before); err != nil {
 		return fmt.Errorf("recover throttles: %w", err)
 	}
-	if err := c.recoverHolds(); err != nil {
+	if err := c.holds.Read(c.store, c.order.Hold); err != nil {
 		return fmt.Errorf("recover holds: %w", err)
 	}
 	if err := c.recoverQueues(); err != nil {
@@ -67,9 +68,6 @@ func (c *core) recover() error {
 	}
 	if err := c.recoverConfig(); err != nil {
 		return fmt.Errorf("recover configuration: %w", err)
-	}
-	if err := c.recoverActs(); err != nil {
-		return fmt.Errorf("recover acts: %w", err)
 	}
 	if err := c.recoverCron(); err != nil {
 		return fmt.Errorf("recover recurring messages: %w", err)
@@ -117,7 +115,7 @@ func (c *core) start() error {
 	var b storage.Batch
 	b.Put(storage.State, storage.AppendStateKey(nil, storage.StateEpoch), storage.EncodeUint(c.epoch))
 	for _, no := range c.detached.orphaned {
-		c.deleteSettingsUnder(&b, no)
+		settings.DeleteKeys(&b, no)
 	}
 	for _, key := range c.detached.stale {
 		b.Delete(storage.State, key)
@@ -186,16 +184,12 @@ func (c *core) recoverState() error {
 // but keep their level and counters over a recovery in place: before are the throttles of before it.
 func (c *core) recoverThrottles(before dispatch.Buckets) error {
 	c.order.Advance(c.now)
-	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateThrottle), func(k, v []byte) error {
-		parts, err := storage.ParseStateKey(k)
-		if err != nil || len(parts) != 2 {
-			return fmt.Errorf("throttle %q: %w", k, storage.ErrCorrupt)
-		}
+	err := records.Each(c.store, "throttle", storage.StateThrottle, 1, func(name []string, v []byte) error {
 		var set storage.Throttle
 		if err := set.Decode(v); err != nil {
-			return fmt.Errorf("throttle %q: %w", parts[1], err)
+			return err
 		}
-		c.order.Restore(parts[1], dispatch.Limits(set), before)
+		c.order.Restore(name[0], dispatch.Limits(set), before)
 		return nil
 	})
 	c.order.RestoreInstances(before)
@@ -205,23 +199,24 @@ func (c *core) recoverThrottles(before dispatch.Buckets) error {
 // recoverSettings reads the settings of fairness keys. A crash during a purge may leave
 // some under a number that no queue has; start deletes them.
 func (c *core) recoverSettings() error {
-	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateKey), func(k, v []byte) error {
-		parts, err := storage.ParseStateKey(k)
-		if err != nil || len(parts) != 3 || len(parts[1]) != 4 {
-			return fmt.Errorf("key %q: %w", k, storage.ErrCorrupt)
-		}
+	return records.Each(c.store, "key", storage.StateKey, 2, func(name []string, v []byte) error {
+		no, key, err := settings.ParseKey(name)
 		var set storage.Key
-		if err := set.Decode(v); err != nil {
-			return fmt.Errorf("key %q: %w", parts[2], err)
+		if err = cmp.Or(err, set.Decode(v)); err != nil {
+			return err
 		}
-		no := binary.BigEndian.Uint32([]byte(parts[1]))
 		if q := c.queues.byNumber[no]; q != nil {
-			q.setKey(parts[2], set)
+			q.settings.Set(key, set)
 		} else if n := len(c.detached.orphaned); n == 0 || c.detached.orphaned[n-1] != no {
 			c.detached.orphaned = append(c.detached.orphaned, no)
 		}
 		return nil
 	})
+}
+
+// deleteAtStart has start delete a record that belongs to nothing any more.
+func (c *core) deleteAtStart(name string, parts []string) {
+	c.detached.stale = append(c.detached.stale, records.Key(name, parts))
 }
 
 // recoverQueues reads the queues, without their messages. Those that were in memory before keep
@@ -256,9 +251,9 @@ func (c *core) recoverKeys() error {
 			k.counted = false
 			k.gatherAnew()
 			k.window.StartAt(window.Place{})
-			if set := q.settings[mk.Key]; !set.Pinned {
+			if set, _ := q.settings.Of(mk.Key); !set.Pinned {
 				k.pinned = false
-				q.unsetKey(mk.Key)
+				q.settings.Unset(mk.Key)
 			}
 			c.settle(k)
 		} else {
@@ -266,7 +261,7 @@ func (c *core) recoverKeys() error {
 		}
 	}
 	for _, q := range c.queues.byName {
-		maps.DeleteFunc(q.settings, func(_ string, set storage.Key) bool { return !set.Pinned })
+		q.settings.Pinned()
 	}
 	return keys.Err()
 }
@@ -334,22 +329,18 @@ func (c *core) recoverDue(x *dueIndex) error {
 // recoverTopics reads the bindings. One of a queue that does not exist, which only damage leaves,
 // is deleted by start.
 func (c *core) recoverTopics() error {
-	err := c.scan(storage.State, storage.AppendStateKey(nil, storage.StateTopic), func(k, v []byte) error {
-		parts, err := storage.ParseStateKey(k)
-		if err != nil || len(parts) != 3 {
-			return fmt.Errorf("binding %q: %w", k, storage.ErrCorrupt)
-		}
+	err := records.Each(c.store, "binding", storage.StateTopic, 2, func(name []string, v []byte) error {
 		var rec storage.Binding
 		if err := rec.Decode(v); err != nil {
-			return fmt.Errorf("binding of %q to %q: %w", parts[2], parts[1], err)
+			return err
 		}
-		b := topic.Stored(parts[2], &rec)
+		b := topic.Stored(name[1], &rec)
 		if c.queues.byName[b.Queue] == nil {
-			c.cfg.Log.Error().Str("topic", parts[1]).Str("queue", b.Queue).Msg("a queue that does not exist is bound to a topic, the binding is deleted")
-			c.detached.stale = append(c.detached.stale, slices.Clone(k))
+			c.cfg.Log.Error().Str("topic", name[0]).Str("queue", b.Queue).Msg("a queue that does not exist is bound to a topic, the binding is deleted")
+			c.deleteAtStart(storage.StateTopic, name)
 			return nil
 		}
-		c.topics.Bind(parts[1], b)
+		c.topics.Bind(name[0], b)
 		return nil
 	})
 	c.out.snapshot = c.out.snapshot.withTopics(c.topics.View())

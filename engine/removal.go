@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -583,7 +584,7 @@ func (c *core) detachAll(q *queue) {
 	c.groups.Detach(q.no)
 	c.forgetGenerations(q)
 	c.tellAll(q, nil)
-	c.deleteSettingsUnder(c.out.batch, q.no)
+	settings.DeleteKeys(c.out.batch, q.no)
 	c.out.sync = true
 	c.detach(r)
 }

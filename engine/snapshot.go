@@ -5,6 +5,7 @@ import (
 	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/ordered"
 	"github.com/faisca/fila/engine/internal/signals"
+	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/internal/hook"
 )
@@ -15,13 +16,12 @@ import (
 // share their nodes with those of the previous Snapshot (package ordered), so a change costs O(log n)
 // in the number of queues or values.
 type Snapshot struct {
-	hooks       ordered.Map[queueHooks]
-	config      ordered.Map[string]
-	configBytes int                            // total size of the keys and values of config
-	dedup       ordered.Map[*generation.Group] // by name, of queues with deduplication ids
-	topics      topic.View
-	signals     *signals.View // nil before the first recovery
-	budgets     budget.View
+	hooks   ordered.Map[queueHooks]
+	config  settings.Values
+	dedup   ordered.Map[*generation.Group] // by name, of queues with deduplication ids
+	topics  topic.View
+	signals *signals.View // nil before the first recovery
+	budgets budget.View
 }
 
 // queueHooks are the hooks of a queue and the bounds of their calls.
@@ -77,9 +77,9 @@ func (s *Snapshot) withHooks(queue string, all queueHooks) *Snapshot {
 }
 
 // withConfig returns a snapshot with another runtime configuration.
-func (s *Snapshot) withConfig(config ordered.Map[string], bytes int) *Snapshot {
+func (s *Snapshot) withConfig(config settings.Values) *Snapshot {
 	next := *s
-	next.config, next.configBytes = config, bytes
+	next.config = config
 	return &next
 }
 

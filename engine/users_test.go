@@ -3,10 +3,8 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"testing"
 
 	"github.com/faisca/fila/storage"
@@ -42,44 +40,6 @@ func TestUsersAreInTheStoreWithTheReply(t *testing.T) {
 	})
 	if lines, version := w.storedUsers(); !maps.Equal(lines, map[string]string{"a": "3", "c": "1"}) || version != 3 {
 		t.Errorf("the store has %v of version %d", lines, version)
-	}
-}
-
-func TestUsersAreBounded(t *testing.T) {
-	w := newWorld(t, nil)
-	for size, ok := range map[int]bool{userLineMax: true, userLineMax + 1: false} {
-		if err := w.setUsers(map[string]string{"long": strings.Repeat("x", size)}); ok != (err == nil) || err != nil && !errors.Is(err, ErrTooBig) {
-			t.Errorf("a line of %d bytes: %v", size, err)
-		}
-	}
-	w.must(func(tx *Tx) error { return tx.SetUsers(map[string]string{"long": ""}) })
-	most := map[string]string{}
-	for i := range usersMax {
-		most[fmt.Sprint(i)] = "x"
-	}
-	if err := w.setUsers(most); err != nil {
-		t.Errorf("%d users: %v", usersMax, err)
-	}
-	if err := w.setUsers(map[string]string{"more": "x"}); !errors.Is(err, ErrTooBig) {
-		t.Errorf("one more: %v", err)
-	}
-	if err := w.setUsers(map[string]string{"more": "x", "0": ""}); err != nil {
-		t.Errorf("one in the place of another: %v", err)
-	}
-	lines := map[string]string{}
-	for i := range usersBytesMax / userLineMax {
-		lines[fmt.Sprint(1+i)] = strings.Repeat("x", userLineMax-50)
-	}
-	if err := w.setUsers(lines); err != nil {
-		t.Errorf("%d long lines: %v", len(lines), err)
-	}
-	lines["5000"] = strings.Repeat("x", userLineMax)
-	before, version := w.storedUsers()
-	if err := w.setUsers(lines); !errors.Is(err, ErrTooBig) {
-		t.Errorf("one more: %v", err)
-	}
-	if after, v := w.storedUsers(); !maps.Equal(before, after) || v != version {
-		t.Error("a refused change has changed something")
 	}
 }
 

@@ -102,6 +102,11 @@ func DefaultLimits() Limits {
 	return Limits{Key: 512, Throttle: 512, Throttles: 16, Weight: 1_000_000, Cost: 1_000_000, Script: 64 << 10}
 }
 
+// Some reports whether the limits leave something that a hook, or a message, may have.
+func (l *Limits) Some() bool {
+	return min(l.Key, l.Throttle, l.Script) > 0 && l.Weight > 0 && l.Cost > 0
+}
+
 // FailureAction is what becomes of a failed message.
 type FailureAction uint8
 

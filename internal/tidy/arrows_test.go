@@ -27,7 +27,7 @@ func engineFiles() []string {
 		"hooks.go", "accounts.go", "counts.go", "history.go", "inspect.go", "charges.go", "budget_gate.go", "holds.go", "order.go",
 		"enqueue.go", "done.go", "result.go", "throttles.go", "group_end.go", "states.go", "cron.go", "serve.go",
 		"lease.go", "keys.go", "replace.go", "nack.go", "leases.go", "cancel.go", "enqueue_hook.go", "groups.go", "browse.go",
-		"dedup.go", "redrive.go", "figures.go", "queue_apply.go", "acts.go", "recover.go", "prefetch.go",
+		"dedup.go", "redrive.go", "figures.go", "queue_apply.go", "recover.go", "prefetch.go",
 		"publish.go", "cron_tick.go", "jobs.go", "machine.go", "stepper.go", "invariants.go",
 	}
 }

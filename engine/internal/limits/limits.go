@@ -44,7 +44,7 @@ func Default() Limits {
 
 // Check returns an error for limits with which the engine could not keep its promises.
 func (l *Limits) Check() error {
-	if min(l.QueueName, l.Key, l.Throttle, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Script, l.Crons, l.Budgets, l.Groups, l.Signals, l.Values, l.ValueBytes) <= 0 || l.Weight == 0 || l.Cost == 0 {
+	if min(l.QueueName, l.HeaderName, l.HeaderValue, l.Headers, l.Payload, l.Count, l.Crons, l.Budgets, l.Groups, l.Signals, l.Values, l.ValueBytes) <= 0 || !l.Some() {
 		return errors.New("engine: a limit of 0 would refuse everything")
 	}
 	if max(l.QueueName, l.Key, l.Throttle, l.HeaderName) > 1<<15 {
