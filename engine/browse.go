@@ -177,7 +177,7 @@ func (tx *Tx) Get(req *Get) (*View, error) {
 		return nil, lookupError(err, "get")
 	}
 	if l.found[0] == nil {
-		return c.endView(q, l.end), nil
+		return q.endView(l.end, c.now), nil
 	}
 	return c.view(&l.changeLog, l.found[0]), nil
 }

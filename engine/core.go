@@ -47,36 +47,35 @@ type core struct {
 	now   int64  // time of this turn in Unix nanoseconds; never decreases
 	epoch uint64 // number of this start or recovery: results of jobs from an earlier one are dropped
 
-	ids      idSource         // message ids
-	queues   queueSet         // queues with their keys
-	heads    headCache        // bounds of the messages and bodies in memory
-	reads    readQueue        // window reads that are requested and under way
-	waits    waitSet          // parked tasks
-	tasks    taskQueue        // tasks left over by a turn, and its budget
-	order    ordering         // what is delivered next
-	holds    holdTable        // throttle keys that are closed until a time
-	leases   leaseTable       // live leases and their timers
-	delayed  delayedMessages  // head of the index of due times
-	ttl      ttlMessages      // head of the index of message expiries
-	dedup    dedupIDs         // deduplication ids
-	bodies   bodyTable        // payloads that messages of several queues share
-	ended    endedGenerations // of deduplication ids and results
-	accounts accountTable     // budgets
-	groups   groupTable       // messages that are done together
-	cron     cronTable        // recurring messages
-	scripts  scriptTable      // histories of hooks
-	topics   topicTable       // queues that are bound to topics
-	detached detachedKeys     // what purged queues have left in memory
-	ops      operations       // census, redrives and backups
-	sweep    sweep            // figures of all fairness keys
-	gather   gathering        // keys that wait until they have a batch
-	history  history          // what queues and keys did in the last day
-	signals  signalTable      // sums that fade with time
-	users    settings.Users   // users of a cluster
-	acts     settings.Acts    // what administrators have changed
-	out      outbox           // the open batch and what follows its commit
-	health   health           // whether the store takes writes
-	time     timekeeper       // writes the time, and knows how far the system clock is behind it
+	ids      idSource        // message ids
+	queues   queueSet        // queues with their keys
+	heads    headCache       // bounds of the messages and bodies in memory
+	reads    readQueue       // window reads that are requested and under way
+	waits    waitSet         // parked tasks
+	tasks    taskQueue       // tasks left over by a turn, and its budget
+	order    ordering        // what is delivered next
+	holds    holdTable       // throttle keys that are closed until a time
+	leases   leaseTable      // live leases and their timers
+	delayed  delayedMessages // head of the index of due times
+	ttl      ttlMessages     // head of the index of message expiries
+	dedup    idTable         // deduplication ids, unique ids and records of ends
+	bodies   bodyTable       // payloads that messages of several queues share
+	accounts accountTable    // budgets
+	groups   groupTable      // messages that are done together
+	cron     cronTable       // recurring messages
+	scripts  scriptTable     // histories of hooks
+	topics   topicTable      // queues that are bound to topics
+	detached detachedKeys    // what purged queues have left in memory
+	ops      operations      // census, redrives and backups
+	sweep    sweep           // figures of all fairness keys
+	gather   gathering       // keys that wait until they have a batch
+	history  history         // what queues and keys did in the last day
+	signals  signalTable     // sums that fade with time
+	users    settings.Users  // users of a cluster
+	acts     settings.Acts   // what administrators have changed
+	out      outbox          // the open batch and what follows its commit
+	health   health          // whether the store takes writes
+	time     timekeeper      // writes the time, and knows how far the system clock is behind it
 }
 
 // newCore returns a core with no state from the store. It takes no turn before recover and
@@ -283,9 +282,9 @@ func (unchecked) check(*core, report) {}
 
 // components lists all components in the order in which their timers act. The waits are
 // first because expire handles them apart.
-func (c *core) components() [27]component {
+func (c *core) components() [26]component {
 	return [...]component{
-		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.scripts, &c.topics, &c.dedup, &c.bodies, &c.ended, &c.accounts, &c.groups,
+		&c.waits, &c.history, &c.holds, &c.order, &c.gather, &c.reads, &c.ops, &c.leases, &c.delayed, &c.ttl, &c.cron, &c.scripts, &c.topics, &c.dedup, &c.bodies, &c.accounts, &c.groups,
 		&c.queues, &c.heads, &c.tasks, &c.detached, &c.sweep, &c.signals, &c.out, &c.health, &c.time,
 	}
 }

@@ -224,7 +224,7 @@ func (c *core) tickAnswered(j *cronJob) (bool, error) {
 	if j.err != nil || j.publish != nil || j.Alone || q == nil {
 		return false, j.err
 	}
-	p, err := c.earlier(q, &j.req)
+	p, err := c.dedup.earlier(c, q, &j.req)
 	return p.known != (ID{}), err
 }
 

@@ -38,7 +38,9 @@
 //	group/                           a package: groups of messages that are done together, counts of their members, sweeps
 //	groups.go group_end.go           commands about groups; what happens when members end
 //	result.go done.go                clients that wait for results; the records of ends
-//	dedup.go unique.go replace.go    ids for which a queue has one message; a message in the place of another
+//	ids/                             a package: ids for which a queue has one message, and where records of ends are
+//	ids.go dedup.go                  the component of ids; deduplication
+//	unique.go replace.go             uniqueness; a message in the place of another
 //	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
 //	transaction.go                   calls that take effect together
 //	machine.go stepper.go            the engine as what drives it sees it; a driver for tests

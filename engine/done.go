@@ -19,7 +19,7 @@ import (
 func (q *queue) keepsDone() bool { return q.set.Values[queueset.KeepDone] > 0 }
 
 // keepEnd stores the record of the end of a leased message that is acked, and returns its key; nil: there is none.
-func (c *core) keepEnd(m *message, value []byte) []byte {
+func (t *idTable) keepEnd(c *core, m *message, value []byte) []byte {
 	q := m.key.queue
 	if search.KnownFor(&q.set.Values, value != nil) == 0 {
 		return nil
@@ -35,9 +35,7 @@ func (c *core) keepEnd(m *message, value []byte) []byte {
 			rec.Headers = n.headers.get()
 		}
 	}
-	key := storage.AppendResultKey(make([]byte, 0, storage.ResultKeySize), q.no, c.ended.Current(c.groupOf(q, storage.Results), c.now), m.id)
-	c.out.batch.Put(storage.Results, key, rec.Append(make([]byte, 0, rec.SizeMax())))
-	return key
+	return t.PutEnd(q.idsOf(), m.id, &rec, c.out.writes(c.now))
 }
 
 // firstLease returns when the first lease of a leased message began; 0: not known.
@@ -56,8 +54,8 @@ func (c *core) keepFirstLease(m *message) {
 }
 
 // endView returns a message that is done; nil if f is, or the queue does not know of it any more.
-func (c *core) endView(q *queue, f *search.End) *View {
-	if f == nil || !f.Known(&q.set.Values, c.now) {
+func (q *queue) endView(f *search.End, now int64) *View {
+	if f == nil || !f.Known(&q.set.Values, now) {
 		return nil
 	}
 	v := &View{
@@ -70,9 +68,7 @@ func (c *core) endView(q *queue, f *search.End) *View {
 		v.FirstLeasedAt = unix(f.Rec.FirstLeasedAt)
 	}
 	v.message.Headers = f.Rec.Headers
-	if v.Result = f.Rec.Value; v.Result == nil && !f.Rec.NoValue {
-		v.Result = []byte{}
-	}
+	v.Result = f.Value()
 	return v
 }
 
@@ -100,7 +96,7 @@ func (tx *Tx) BrowseDone(req *Browse) (next string, list []*View, err error) {
 		}
 		req.done = &donePage{
 			task: tx.task, epoch: c.epoch, Done: search.Done{
-				Queue: q.no, Ends: q.results.List(), Set: q.set.Values, Now: c.now, Key: req.Key, Filter: req.Filter, Limit: max(req.Count, 1), At: at,
+				Queue: q.no, Ends: q.ids.Ends(), Set: q.set.Values, Now: c.now, Key: req.Key, Filter: req.Filter, Limit: max(req.Count, 1), At: at,
 			},
 		}
 		c.out.jobs = append(c.out.jobs, req.done)
@@ -115,7 +111,7 @@ func (tx *Tx) BrowseDone(req *Browse) (next string, list []*View, err error) {
 	}
 	c.spend(len(p.Found))
 	for _, f := range p.Found {
-		if v := c.endView(q, f); v != nil {
+		if v := q.endView(f, c.now); v != nil {
 			list = append(list, v)
 		}
 	}

@@ -285,7 +285,7 @@ func (tx *Tx) admit(req *Enqueue) (admission, error) {
 // askIDs decides whether a message of the queue answers the request, or is replaced or removed by it.
 func (a *admission) askIDs(tx *Tx, req *Enqueue) error {
 	c := tx.core
-	p, err := c.earlier(a.queue, req)
+	p, err := c.dedup.earlier(c, a.queue, req)
 	if err != nil {
 		return req.lookedUp(tx, err)
 	}
@@ -295,7 +295,7 @@ func (a *admission) askIDs(tx *Tx, req *Enqueue) error {
 	if err := tx.findOwner(a, req, &p.owner); err != nil || a.known != (ID{}) || req.Replace {
 		return err
 	}
-	a.known, err = c.repeated(a.queue, req)
+	a.known, err = c.dedup.repeated(c, a.queue, req)
 	return req.lookedUp(tx, err)
 }
 
@@ -328,7 +328,7 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 	if a.known != (ID{}) {
 		q.figures.Count(figures.Deduplicated, 1)
 		if a.kept && req.dedup != "" {
-			c.recordDedupID(q, req.dedup, a.known)
+			c.dedup.record(c, q, req.dedup, a.known)
 			c.out.sync = true
 		}
 		return a.known
@@ -356,7 +356,7 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 	}
 	req.record, req.owner = nil, nil // free the memory: the reply may wait, and does not need the record
 	if req.dedup != "" {
-		c.recordDedupID(q, req.dedup, m.id)
+		c.dedup.record(c, q, req.dedup, m.id)
 	}
 	c.emitMessage(EventEnqueued, m)
 	c.out.sync = true
@@ -375,7 +375,7 @@ func (c *core) add(k *fairKey, req *Enqueue, a *admission, body *sharedBody) *me
 	}
 	c.insert(m, req.record, a.readyAt)
 	if req.Unique != "" {
-		c.takeUnique(m, req.Unique, a.lent)
+		c.dedup.take(c, m, req.Unique, a.lent)
 	}
 	q.figures.Count(figures.Enqueued, 1)
 	if q.recordsSignals() {

@@ -90,7 +90,7 @@ func (c *core) writeDeferredLeases() {
 // no sync: a power failure that loses the record causes one early redelivery, which
 // at-least-once delivery allows.
 func (c *core) writeLease(m *message) {
-	c.freeLent(m)
+	c.dedup.freeLent(c, m)
 	rec := storage.Lease{
 		Meta: m.meta(), Until: m.until, Consumer: m.held.Name(), Attempt: m.attempt, Deliveries: m.deliveries,
 		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying, FirstLeasedAt: m.tied().firstLeased,

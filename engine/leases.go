@@ -207,7 +207,7 @@ func (tx *Tx) Release(queue string, receipts []Receipt) (int, error) {
 	return tx.endLeases(queue, receipts, func(c *core, m *message) {
 		m.key.queue.figures.Count(figures.Released, 1)
 		c.observeWork(m, figures.OutcomeReleased)
-		c.freeLent(m)
+		c.dedup.freeLent(c, m)
 		c.releaseLease(m)
 	})
 }
@@ -282,10 +282,10 @@ func (tx *Tx) AckWith(queue string, receipts []Receipt, o AckOptions) (int, erro
 		c.observeWork(m, figures.OutcomeAcked)
 		c.order.Succeeded(m.throttles.of())
 		c.settleUse(m, o.Used)
-		key := c.keepEnd(m, o.Result) // before the lease is over: it knows the consumer
+		key := c.dedup.keepEnd(c, m, o.Result) // before the lease is over: it knows the consumer
 		c.endLease(m)
 		c.emitMessage(EventAcked, m)
-		c.tell(m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now), key: key})
+		m.key.queue.tell(c, m, &Result{Status: ResultDone, Value: o.Result, At: unix(c.now), key: key})
 		c.groups.memberEnded(m, group.Done)
 		c.remove(m)
 	})

@@ -308,7 +308,7 @@ func (m *message) backoff(failed uint32) time.Duration {
 // nanoseconds.
 func (c *core) retry(m *message, delay time.Duration) int64 {
 	c.emitFailure(m, Event{Kind: EventFailed, ReadyAt: unix(c.now + int64(max(delay, 0)))})
-	c.freeLent(m)
+	c.dedup.freeLent(c, m)
 	return c.makeReadyAfter(m, delay)
 }
 
@@ -366,7 +366,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 	if dlq == nil {
 		q.figures.Count(figures.Dropped, 1)
 		c.emitFailure(m, Event{Kind: EventDead, Reason: reason})
-		c.tellDead(m, reason)
+		q.tellDead(c, m, reason)
 		c.groups.memberEnded(m, group.Dead)
 		c.remove(m)
 		return ""
@@ -374,7 +374,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 	q.figures.Count(figures.DeadLettered, 1)
 	q.figures.Count(deadReason(reason), 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reason, DLQ: dlq.name})
-	c.tellDead(m, reason)
+	q.tellDead(c, m, reason)
 	var rec storage.Message
 	if err := rec.Decode(m.body); err != nil {
 		// The record was decoded when it was loaded.
@@ -413,7 +413,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message, lent *message) 
 	c.remove(m)
 	c.insert(moved, record, 0)
 	if rec.Unique != "" && rec.Dead == nil { // a redrive, which has found the id free
-		c.takeUnique(moved, rec.Unique, lent)
+		c.dedup.take(c, moved, rec.Unique, lent)
 	}
 	if moved.fence > 0 {
 		c.writeAttempt(moved, 0) // the delivery number must survive without the message in memory

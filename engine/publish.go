@@ -243,7 +243,7 @@ func (tx *Tx) refreshPublish(req *Publish) func(store Store) (give func()) {
 	var stale []*Enqueue
 	for i := range req.requests {
 		one := &req.requests[i]
-		if _, err := c.earlier(c.queues.byName[one.Queue], one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
+		if _, err := c.dedup.earlier(c, c.queues.byName[one.Queue], one); err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
 			stale = append(stale, one)
 		}
 	}

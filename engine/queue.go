@@ -8,10 +8,9 @@ import (
 	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
-	"github.com/faisca/fila/engine/internal/generation"
+	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/plan"
-	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
@@ -44,8 +43,7 @@ type queue struct {
 	purgedUpTo  uint64              // roster number of the newest key that a purge detached, see removal.go
 	purgedAt    int64               // when that was
 	settings    settings.Keys       // of keys that have some of their own
-	dedup       *generation.Group   // of deduplication ids; nil: it has none
-	results     *generation.Group   // nil: it has no results
+	ids         ids.Queue           // where its ids and the records of ends of its messages are
 	resultWaits map[ID]*resultWaits // requests for the results of its messages
 	sequence    keyOrder            // of an ordered queue: what is out
 	figures     figures.Queue
@@ -196,8 +194,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	}
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, plan.HookBounds(&q.set.Values))
-	c.ended.Renew(q.dedup, set.Values.Duration(queueset.DedupWindow))
-	c.ended.Renew(q.results, search.KnownFor(&set.Values, true))
+	c.dedup.Renew(q.idsOf())
 	c.emitQueue(EventAltered, q)
 }
 
@@ -296,7 +293,7 @@ func (c *core) removeQueue(q *queue) {
 		j.err = fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name)
 		c.endRedrive(j)
 	}
-	c.tellAll(q, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
+	q.tellAll(c, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
 	c.detachAll(q)
 	q.settings.Abandon(c.out.batch)
 	c.forgetHistory(q)

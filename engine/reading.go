@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/engine/changes"
+	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
@@ -61,7 +62,7 @@ type page struct {
 
 	found  []foundMessage
 	groups *causes.Groups // collects the errors of the messages instead of found; nil: found
-	ids    *redriveIDs    // looks up the unique ids of what is found; nil: it is not for a redrive
+	ids    *ids.Owners    // looks up the unique ids of what is found; nil: it is not for a redrive
 	looked int            // messages looked at
 	next   []byte         // key at which the next page starts; nil: there is none
 }
@@ -118,7 +119,7 @@ func (p *page) do(store Store) {
 			if err != nil {
 				return false, err
 			}
-			if err := p.ids.look(store, f.m.id, &r.Message); err != nil {
+			if err := p.ids.Look(store, f.m.id, &r.Message); err != nil {
 				return false, err
 			}
 			p.found = append(p.found, f)
@@ -173,7 +174,7 @@ type wanted struct {
 func (c *core) lookUp(q *queue, ids []ID, bodies bool, then func(*core)) *lookup {
 	l := c.newLookup(q, ids, then)
 	if l.bodies = bodies; bodies {
-		l.ends = q.results.List()
+		l.ends = q.ids.Ends()
 	}
 	c.out.jobs = append(c.out.jobs, l)
 	return l

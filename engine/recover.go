@@ -72,7 +72,7 @@ func (c *core) recover() error {
 	if err := c.recoverCron(); err != nil {
 		return fmt.Errorf("recover recurring messages: %w", err)
 	}
-	if err := c.recoverGenerations(); err != nil {
+	if err := c.dedup.recover(c); err != nil {
 		return fmt.Errorf("recover generations: %w", err)
 	}
 	if err := c.groups.recover(c); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
@@ -183,7 +184,7 @@ func (c *core) advance(j *redrive) {
 	}
 	j.page = c.readPage(j.dlq, j.req.Key, j.cursor, limit, func(c *core) { c.redrivePage(j) })
 	j.page.filter, j.page.most = j.req.Filter, most
-	j.page.ids = &redriveIDs{snapshot: c.out.snapshot, to: j.req.To, seen: c.out.batchNo}
+	j.page.ids = &ids.Owners{View: c.out.snapshot.ids, To: j.req.To, Seen: c.out.batchNo}
 }
 
 // allowed returns how many messages the rate allows at a time, at least one. A page reads no
@@ -261,7 +262,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 		j.skipped++
 		return true
 	}
-	owner, lent, err := c.owner(to, rec.Unique, p.ids.owners[f.m.id])
+	owner, lent, err := c.dedup.owner(c, to, rec.Unique, p.ids.Of(f.m.id))
 	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 		return false

@@ -175,7 +175,7 @@ func (c *core) expireMessage(m *message) string {
 	}
 	q.figures.Count(figures.Dropped, 1)
 	c.emitFailure(m, Event{Kind: EventDead, Reason: reasonTTL})
-	c.tellDead(m, reasonTTL)
+	m.key.queue.tellDead(c, m, reasonTTL)
 	c.groups.memberEnded(m, group.Dead)
 	c.remove(m)
 	return ""
@@ -495,9 +495,9 @@ func (c *core) remove(m *message) {
 	if m.expires != 0 {
 		c.unindex(&c.ttl.index, m.expires, m.storageKey())
 	}
-	c.freeUnique(m)
+	c.dedup.free(c, m)
 	c.leaveBody(m)
-	c.tell(m, nil)
+	k.queue.tell(c, m, nil)
 	c.dropBody(m)
 	m.status = gone
 	k.queue.changes.Gone(m.id)
@@ -582,8 +582,8 @@ func (c *core) detachAll(q *queue) {
 	}
 	c.bodies.Sweep()
 	c.groups.Detach(q.no)
-	c.forgetGenerations(q)
-	c.tellAll(q, nil)
+	c.dedup.forget(c, q)
+	q.tellAll(c, nil)
 	settings.DeleteKeys(c.out.batch, q.no)
 	c.out.sync = true
 	c.detach(r)

@@ -40,7 +40,7 @@ func (tx *Tx) readOwner(req *Enqueue, id ID) error {
 func (tx *Tx) findOwner(a *admission, req *Enqueue, e *storage.DedupEntry) error {
 	c, q := tx.core, a.queue
 	a.known, a.kept = e.ID, req.Replace
-	if c.leasedIn(q, e.ID) != nil {
+	if c.leases.in(q, e.ID) != nil {
 		return nil
 	}
 	f := c.waiting(storage.MessageKey{Queue: q.no, Key: e.Key, Rank: e.ID.Rank(), ID: e.ID})

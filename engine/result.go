@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/faisca/fila/engine/internal/generation"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
@@ -154,10 +153,10 @@ func (tx *Tx) Result(req *ResultRequest) error {
 		if l.err != nil {
 			return fmt.Errorf("look the result of %s up: %w", req.ID, l.err)
 		}
-		req.give(c.lookedUpResult(q, l))
+		req.give(l.answer(q, c.now))
 	case tx.atomic:
 		req.Result = Result{} // an earlier call of the transaction has created the queue
-	case c.inMemory(q, req.ID):
+	case q.has(c, req.ID):
 		req.Result = Result{Status: ResultPending}
 	default:
 		return tx.lookResultUp(q, req)
@@ -169,7 +168,7 @@ func (tx *Tx) Result(req *ResultRequest) error {
 		return nil
 	}
 	err = tx.park(waitEnd, nil, tx.blockUntil(req.Block))
-	c.awaitEnd(tx.task, q, req)
+	q.awaitEnd(tx.task, req)
 	return err
 }
 
@@ -198,7 +197,7 @@ func (tx *Tx) PreflightResult(req *ResultRequest) error {
 func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 	c := tx.core
 	l := &resultLook{
-		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.results.List(),
+		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.ids.Ends(),
 		in: wanted{req.ID, q.keys.WithID(req.ID.KeyHash())},
 	}
 	if c.hasDLQ(q) {
@@ -208,22 +207,22 @@ func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 	req.look, req.answered = l, false
 	c.out.jobs = append(c.out.jobs, l)
 	err := tx.await()
-	c.awaitEnd(tx.task, q, req).atomic = tx.atomic
+	q.awaitEnd(tx.task, req).atomic = tx.atomic
 	return err
 }
 
-// lookedUpResult returns the result of a look-up that no end of the message has overtaken.
-func (c *core) lookedUpResult(q *queue, l *resultLook) Result {
+// answer returns the result of a look-up that no end of the message has overtaken.
+func (l *resultLook) answer(q *queue, now int64) Result {
 	ttl := search.KnownFor(&q.set.Values, l.result.Value != nil)
-	if l.queue != q.no || l.result.Status == ResultDone && !l.result.At.Add(ttl).After(unix(c.now)) {
+	if l.queue != q.no || l.result.Status == ResultDone && !l.result.At.Add(ttl).After(unix(now)) {
 		return Result{}
 	}
 	return l.result
 }
 
-// inMemory reports whether a message is in a structure of the memory, and so pending.
-func (c *core) inMemory(q *queue, id ID) bool {
-	if m := c.leases.byID[id]; m != nil && m.key.queue == q && !m.key.purged() {
+// has reports whether a message of the queue is in a structure of the memory, and so pending.
+func (q *queue) has(c *core, id ID) bool {
+	if c.leases.in(q, id) != nil {
 		return true
 	}
 	for _, k := range q.keys.WithID(id.KeyHash()) {
@@ -236,7 +235,7 @@ func (c *core) inMemory(q *queue, id ID) bool {
 
 // awaitEnd returns the resultWait of a parked task for the request, which it creates if there is
 // none.
-func (c *core) awaitEnd(t *Task, q *queue, req *ResultRequest) *resultWait {
+func (q *queue) awaitEnd(t *Task, req *ResultRequest) *resultWait {
 	for a := t.wait.ends; a != nil; a = a.next {
 		if a.req == req {
 			return a
@@ -307,20 +306,19 @@ func (q *queue) checkResultWaits(bad report) {
 
 // tell answers the requests for a message that ends, in the batch that ends it; nil: the message
 // is unknown from now on.
-func (c *core) tell(m *message, r *Result) {
-	q := m.key.queue
+func (q *queue) tell(c *core, m *message, r *Result) {
 	if len(q.resultWaits) == 0 {
 		return
 	}
 	if all := q.resultWaits[m.id]; all != nil {
-		c.tellThese(all, r)
+		all.tell(c, r)
 	}
 }
 
 // tellDead answers the requests for a message that is dead.
-func (c *core) tellDead(m *message, reason string) {
-	if len(m.key.queue.resultWaits) > 0 {
-		c.tell(m, &Result{Status: ResultDead, Error: deathText(m.failure, reason), At: unix(c.now)})
+func (q *queue) tellDead(c *core, m *message, reason string) {
+	if len(q.resultWaits) > 0 {
+		q.tell(c, m, &Result{Status: ResultDead, Error: deathText(m.failure, reason), At: unix(c.now)})
 	}
 }
 
@@ -332,8 +330,8 @@ func deathText(f *failure, reason string) string {
 	return reason
 }
 
-// tellThese answers requests for a message.
-func (c *core) tellThese(all *resultWaits, r *Result) {
+// tell answers the requests for a message.
+func (all *resultWaits) tell(c *core, r *Result) {
 	var answer Result
 	if r != nil {
 		answer = *r
@@ -352,10 +350,10 @@ func (c *core) tellThese(all *resultWaits, r *Result) {
 
 // tellAll answers all requests for messages of a queue, which are gone. err is the answer of those that
 // wait; nil: the messages are unknown.
-func (c *core) tellAll(q *queue, err error) {
+func (q *queue) tellAll(c *core, err error) {
 	for _, id := range slices.SortedFunc(maps.Keys(q.resultWaits), func(a, b ID) int { return bytes.Compare(a[:], b[:]) }) {
 		if err == nil {
-			c.tellThese(q.resultWaits[id], nil)
+			q.resultWaits[id].tell(c, nil)
 			continue
 		}
 		for all := q.resultWaits[id]; all.Head() != nil; {
@@ -407,18 +405,11 @@ func (l *resultLook) do(store Store) {
 
 // value looks for the record of the value.
 func (l *resultLook) value(store Store) bool {
-	b, key, err := generation.Find(store, storage.Results, l.queue, l.began, string(l.id[:]))
-	var rec storage.Result
-	if b != nil && err == nil {
-		err = rec.Decode(b)
-	}
-	if l.err = err; b == nil || err != nil {
+	e, key, err := search.FindResult(store, l.queue, l.began, l.id)
+	if l.err = err; e == nil {
 		return false
 	}
-	if rec.Value == nil && !rec.NoValue {
-		rec.Value = []byte{}
-	}
-	l.result = Result{Status: ResultDone, Value: rec.Value, At: unix(rec.At), key: key}
+	l.result = Result{Status: ResultDone, Value: e.Value(), At: unix(e.Rec.At), key: key}
 	return true
 }
 

@@ -83,7 +83,7 @@ func TestAnEndDuringTheLookUpIsNotMissed(t *testing.T) {
 	for range 6 {
 		id = w.enqueue("q", "k", "x")
 	}
-	if q := w.core.queues.byName["q"]; w.core.inMemory(q, id) {
+	if q := w.core.queues.byName["q"]; q.has(w.core, id) {
 		t.Fatal("the message is in memory")
 	}
 	w.Lazy = func() bool { return true }

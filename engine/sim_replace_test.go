@@ -268,7 +268,7 @@ func (s *sim) breakReplacement(c *core, req *Enqueue) (back func(ID)) {
 		req.dedup = ""
 	}
 	f := ownerInMemory(c, req.Queue, req.Unique)
-	if f == nil || !req.Replace || c.dedup.taken.Stale(req.looks.unique) {
+	if f == nil || !req.Replace || c.dedup.Inside().Stale(req.looks.unique) {
 		return back
 	}
 	old := f.m
@@ -307,7 +307,7 @@ func (s *sim) freeEarly(c *core, ds []*Delivery) {
 	}
 	for _, d := range ds {
 		if m := c.leases.byID[d.Receipt.ID]; m != nil {
-			c.freeLent(m)
+			c.dedup.freeLent(c, m)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/faisca/fila/engine/internal/recent"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 
@@ -561,7 +560,7 @@ func (s *sim) judge(redriving bool) {
 	s.breakOrder()
 	s.breakBodies()
 	if s.mutant == dedupForgotten {
-		s.step.core.dedup.fresh = recent.Table[dedupKey, storage.DedupEntry]{}
+		s.step.core.dedup.Inside().ForgetRecent()
 	}
 	s.oracle.limits(s.step.core)
 	s.oracle.acts(s.step.core)

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/faisca/fila/engine/budget"
-	"github.com/faisca/fila/engine/internal/generation"
+	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/ordered"
 	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/engine/settings"
@@ -18,7 +18,7 @@ import (
 type Snapshot struct {
 	hooks   ordered.Map[queueHooks]
 	config  settings.Values
-	dedup   ordered.Map[*generation.Group] // by name, of queues with deduplication ids
+	ids     ids.View
 	topics  topic.View
 	signals *signals.View // nil before the first recovery
 	budgets budget.View
@@ -83,27 +83,12 @@ func (s *Snapshot) withConfig(config settings.Values) *Snapshot {
 	return &next
 }
 
-// withDedup returns a snapshot with the deduplication ids of a queue replaced; nil: it has none.
-func (s *Snapshot) withDedup(queue string, d *generation.Group) *Snapshot {
-	next := *s
-	if d == nil {
-		next.dedup = s.dedup.Without(queue)
-	} else {
-		next.dedup = s.dedup.With(queue, d)
-	}
-	return &next
-}
-
-// withoutQueue returns a snapshot without a queue; s itself if it has nothing of the queue.
+// withoutQueue returns a snapshot without the hooks of a queue; s itself if it has none.
 func (s *Snapshot) withoutQueue(queue string) *Snapshot {
-	_, hooks := s.hooks.Get(queue)
-	_, ids := s.dedup.Get(queue)
-	if !hooks && !ids {
+	if _, hooks := s.hooks.Get(queue); !hooks {
 		return s
 	}
-	next := *s
-	next.hooks, next.dedup = s.hooks.Without(queue), s.dedup.Without(queue)
-	return &next
+	return s.withHooks(queue, queueHooks{})
 }
 
 // Bindings returns the number of bindings of a topic.

@@ -40,17 +40,33 @@ func decode(id storage.ID, value []byte) (e *End, ok bool, err error) {
 	return e, e.Rec.Attempts != 0, err
 }
 
+// Value is what the consumer has given; nil: nothing.
+func (e *End) Value() []byte {
+	if e.Rec.Value == nil && !e.Rec.NoValue {
+		return []byte{}
+	}
+	return e.Rec.Value
+}
+
 // FindEnd searches generations for the record of the end of a message; nil: there is none that is known of the message.
 func FindEnd(store storage.Reader, queue uint32, ends []int64, id storage.ID) (*End, error) {
-	value, _, err := generation.Find(store, storage.Results, queue, ends, string(id[:]))
-	if value == nil || err != nil {
-		return nil, err
-	}
-	e, ok, err := decode(id, value)
-	if err != nil || !ok {
+	e, _, err := FindResult(store, queue, ends, id)
+	if e == nil || e.Rec.Attempts == 0 {
 		return nil, err
 	}
 	return e, nil
+}
+
+// FindResult is FindEnd for a record that has a value only, too. It returns the key of the record as well.
+func FindResult(store storage.Reader, queue uint32, ends []int64, id storage.ID) (e *End, key []byte, err error) {
+	value, key, err := generation.Find(store, storage.Results, queue, ends, string(id[:]))
+	if value == nil || err != nil {
+		return nil, nil, err
+	}
+	if e, _, err = decode(id, value); err != nil {
+		return nil, nil, err
+	}
+	return e, key, nil
 }
 
 // Known reports whether a queue with these settings still knows of the end.
