@@ -3,8 +3,9 @@ package sqs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"net/http/httptest"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,12 +144,25 @@ func serve(t *testing.T, cfg Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(g)
+	return serveGateway(t, g)
+}
+
+// serveGateway starts a server of a gateway and returns its URL.
+func serveGateway(t *testing.T, g *Gateway) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, ended := g.Server(), make(chan error)
+	go func() { ended <- s.Serve(l) }()
 	t.Cleanup(func() {
-		s.Close()
+		if err := errors.Join(s.Shutdown(), <-ended); err != nil {
+			t.Error(err)
+		}
 		_ = g.Close()
 	})
-	return s.URL
+	return "http://" + l.Addr().String()
 }
 
 // connected returns a client of the shared broker.

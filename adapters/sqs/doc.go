@@ -1,6 +1,6 @@
 // Package sqs serves the API of Amazon SQS from queues of Fila.
 //
-// A [Gateway] is an http.Handler. It keeps nothing: any number of them serve the same broker. What a request asks for
+// A [Gateway] is served by its [Gateway.Server]. It keeps nothing: any number of them serve the same broker. What a request asks for
 // becomes a command of Fila:
 //
 //	SendMessage                 FILA.ENQUEUE, MessageGroupId as KEY, MessageDeduplicationId as DEDUP
@@ -16,10 +16,10 @@
 //
 // # A request
 //
-// ServeHTTP reads the body, verifies the signature (signature.go), and decodes the request into the struct of its action
-// by one of two protocols: JSON 1.0 (protocol.go) or the older Query with replies in XML (query.go). The action (the
-// table in actions.go) works with the broker as the user of the access key. Its result, or its [fault], is encoded by the
-// same protocol.
+// The server is fasthttp's, which takes half of the CPU time of net/http's. Gateway.serve verifies the signature
+// (signature.go), and decodes the request into the struct of its action by one of two protocols: JSON 1.0 (protocol.go) or
+// the older Query with replies in XML (query.go). The action (the table in actions.go) works with the broker as the user of
+// the access key. Its result, or its [fault], is encoded by the same protocol.
 //
 // What requests send at the same time goes to the broker in one pipeline (lane.go): commands that change messages in one lane,
 // whose replies wait for the broker's disk, leases that do not wait for messages in another. A receive that waits has a

@@ -5,12 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
+	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/valyala/fasthttp"
 )
 
 // Config is what a gateway needs. Broker is required.
@@ -38,6 +39,9 @@ type Config struct {
 
 // BlockFor is how long one command waits for a message, and so how long a request may outlive its client.
 const BlockFor = time.Second
+
+// headerMax bounds the header of a request.
+const headerMax = 16 << 10
 
 // bodyMax bounds the body of a request: ten messages of the greatest size together, with all characters escaped.
 const bodyMax = 8 << 20
@@ -127,27 +131,64 @@ func (g *Gateway) session(k AccessKey) *session {
 type call struct {
 	*session
 	gateway *Gateway
-	ctx     context.Context //nolint:containedctx // a call is one request and ends with it
+	ctx     context.Context //nolint:containedctx // of the commands to the broker: it does not end
+	conn    net.Conn        // of the client
 	user    string          // the access key id; empty: nothing is verified
 	base    string          // what URLs of queues begin with
 }
 
-// ServeHTTP answers a request of a client of SQS.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// Server returns a server of HTTP/1.1 for clients; the listener may add TLS. A request has a minute to arrive, and a connection
+// that is not used for ten is closed.
+func (g *Gateway) Server() *fasthttp.Server {
+	return &fasthttp.Server{
+		Handler:                      g.serve,
+		ErrorHandler:                 g.refuse,
+		ReadBufferSize:               headerMax,
+		MaxRequestBodySize:           2 * bodyMax, // more than bodyMax is read, so that the error arrives
+		ReadTimeout:                  time.Minute,
+		IdleTimeout:                  10 * time.Minute,
+		CloseOnShutdown:              true,
+		DisablePreParseMultipartForm: true,
+		SecureErrorLogMessage:        true, // a header has secrets
+		NoDefaultServerHeader:        true,
+	}
+}
+
+// refuse answers what is no request.
+func (g *Gateway) refuse(r *fasthttp.RequestCtx, err error) {
+	p, _ := protocolOf(r, nil) // nothing of it is decoded
+	f := malformed.of("the request is not valid HTTP, or has not arrived within a minute")
+	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
+		f = tooLarge()
+	} else if _, is := errors.AsType[*fasthttp.ErrSmallBuffer](err); is {
+		f = requestTooLarge.of("the header of a request has at most %d bytes", headerMax)
+	}
+	p.fail(r, rand.Text(), f)
+}
+
+func tooLarge() *fault {
+	return requestTooLarge.of("the body of a request has at most %d bytes", bodyMax)
+}
+
+// serve answers a request of a client of SQS.
+func (g *Gateway) serve(r *fasthttp.RequestCtx) {
 	began := time.Now()
 	id := rand.Text()
 	name, code := "invalid", "ok"
 	defer func() { g.cfg.Observe(name, code, time.Since(began)) }()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyMax))
-	p, perr := protocolOf(r, body)
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		err = requestTooLarge.of("the body of a request has at most %d bytes", bodyMax)
-	case err != nil:
-		return // the client is gone
-	default:
-		err = perr
+	body := r.PostBody()
+	p, err := protocolOf(r, body)
+	defer func() { // the server does not recover
+		if v := recover(); v != nil {
+			g.cfg.Failed(fmt.Errorf("%s: %v\n%s", name, v, debug.Stack()))
+			r.Response.Reset()
+			f := internalFailure.of("the gateway has failed")
+			code = f.kind.name
+			p.fail(r, id, f)
+		}
+	}()
+	if len(body) > bodyMax {
+		err = tooLarge()
 	}
 	var result any
 	if err == nil {
@@ -163,14 +204,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		f := faulty(err)
 		code = f.kind.name
-		p.fail(w, id, f)
+		p.fail(r, id, f)
 		return
 	}
-	p.reply(w, id, result)
+	p.reply(r, id, result)
 }
 
 // perform verifies a request and carries it out.
-func (g *Gateway) perform(r *http.Request, body []byte, p protocol, act action) (any, error) {
+func (g *Gateway) perform(r *fasthttp.RequestCtx, body []byte, p protocol, act action) (any, error) {
 	var k AccessKey
 	if g.keys != nil {
 		var err error
@@ -178,11 +219,11 @@ func (g *Gateway) perform(r *http.Request, body []byte, p protocol, act action) 
 			return nil, err
 		}
 	}
-	c := &call{session: g.session(k), gateway: g, ctx: r.Context(), user: k.ID, base: g.cfg.PublicURL}
+	c := &call{session: g.session(k), gateway: g, ctx: context.Background(), conn: r.Conn(), user: k.ID, base: g.cfg.PublicURL}
 	if c.base == "" {
-		c.base = "http://" + r.Host
-		if r.TLS != nil {
-			c.base = "https://" + r.Host
+		c.base = "http://" + string(r.Host())
+		if r.IsTLS() {
+			c.base = "https://" + string(r.Host())
 		}
 	}
 	return act(c, p.decode)

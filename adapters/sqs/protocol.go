@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
+
+	"github.com/valyala/fasthttp"
 
 	json "github.com/go-json-experiment/json/v1" // encoding/json of a later Go: it decodes in a third of the time
 )
@@ -17,15 +18,15 @@ type protocol interface {
 	// decode fills the struct of an action.
 	decode(into any) error
 	// reply writes the result of an action, nil if it has none.
-	reply(w http.ResponseWriter, id string, result any)
+	reply(r *fasthttp.RequestCtx, id string, result any)
 	// fail writes an error.
-	fail(w http.ResponseWriter, id string, f *fault)
+	fail(r *fasthttp.RequestCtx, id string, f *fault)
 }
 
 // protocolOf returns the protocol of a request whose body has been read.
-func protocolOf(r *http.Request, body []byte) (protocol, error) {
-	if target := r.Header.Get("X-Amz-Target"); target != "" {
-		return &jsonProtocol{target: target, body: body}, nil
+func protocolOf(r *fasthttp.RequestCtx, body []byte) (protocol, error) {
+	if target := r.Request.Header.Peek("X-Amz-Target"); len(target) > 0 {
+		return &jsonProtocol{target: string(target), body: body}, nil
 	}
 	return newQueryProtocol(r, body)
 }
@@ -59,33 +60,37 @@ func plain(err error) string {
 	return err.Error()
 }
 
-func (p *jsonProtocol) reply(w http.ResponseWriter, id string, result any) {
+func (p *jsonProtocol) reply(r *fasthttp.RequestCtx, id string, result any) {
 	body := []byte("{}")
 	if result != nil {
 		var err error
 		if body, err = json.Marshal(result); err != nil {
-			p.fail(w, id, internalFailure.of("the reply cannot be encoded"))
+			p.fail(r, id, internalFailure.of("the reply cannot be encoded"))
 			return
 		}
 	}
-	p.write(w, id, http.StatusOK, body)
+	p.write(r, id, http.StatusOK, body)
 }
 
-func (p *jsonProtocol) fail(w http.ResponseWriter, id string, f *fault) {
+func (p *jsonProtocol) fail(r *fasthttp.RequestCtx, id string, f *fault) {
 	body, err := json.Marshal(map[string]string{"__type": "com.amazonaws.sqs#" + f.kind.name, "message": f.message})
 	if err != nil {
 		body = []byte("{}")
 	}
-	w.Header().Set("X-Amzn-Query-Error", f.kind.code+";"+f.kind.side())
-	p.write(w, id, f.kind.status, body)
+	r.Response.Header.Set("X-Amzn-Query-Error", f.kind.code+";"+f.kind.side())
+	p.write(r, id, f.kind.status, body)
 }
 
-func (p *jsonProtocol) write(w http.ResponseWriter, id string, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // a longer reply would come in chunks
-	w.Header().Set("X-Amzn-Requestid", id)
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
+func (p *jsonProtocol) write(r *fasthttp.RequestCtx, id string, status int, body []byte) {
+	write(r, "application/x-amz-json-1.0", id, status, body)
+}
+
+// write writes a reply, which must not change after it.
+func write(r *fasthttp.RequestCtx, kind, id string, status int, body []byte) {
+	r.SetContentType(kind)
+	r.Response.Header.Set("X-Amzn-Requestid", id)
+	r.SetStatusCode(status)
+	r.Response.SetBodyRaw(body)
 }
 
 // side is whose fault an error is.

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/valyala/fasthttp"
 )
 
 // queryProtocol is the older protocol: parameters as in a form, replies in XML. Lists and maps are flat: the
@@ -20,8 +22,13 @@ type queryProtocol struct{ form url.Values }
 
 const xmlNamespace = "http://queue.amazonaws.com/doc/2012-11-05/"
 
-func newQueryProtocol(r *http.Request, body []byte) (protocol, error) {
-	p := &queryProtocol{form: r.URL.Query()}
+func newQueryProtocol(r *fasthttp.RequestCtx, body []byte) (protocol, error) {
+	p := &queryProtocol{form: url.Values{}}
+	address, err := url.ParseRequestURI(string(r.RequestURI()))
+	if err != nil {
+		return p, malformed.of("the address is not valid")
+	}
+	p.form = address.Query()
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
 		return p, malformed.of("the body is no valid form")
@@ -29,7 +36,7 @@ func newQueryProtocol(r *http.Request, body []byte) (protocol, error) {
 	for name, values := range form {
 		p.form[name] = append(p.form[name], values...)
 	}
-	if path := strings.Trim(r.URL.EscapedPath(), "/"); path != "" && !p.form.Has("QueueUrl") {
+	if path := strings.Trim(address.EscapedPath(), "/"); path != "" && !p.form.Has("QueueUrl") {
 		p.form.Set("QueueUrl", "/"+path)
 	}
 	return p, nil
@@ -152,20 +159,20 @@ func parts(entry string) (name, key, value string) {
 	return name, key, value
 }
 
-func (p *queryProtocol) reply(w http.ResponseWriter, id string, result any) {
+func (p *queryProtocol) reply(r *fasthttp.RequestCtx, id string, result any) {
 	var b bytes.Buffer
 	action := p.action()
 	b.WriteString(`<?xml version="1.0"?><` + action + `Response xmlns="` + xmlNamespace + `">`)
 	if result != nil {
 		b.WriteString("<" + action + "Result>")
-		write(&b, "", reflect.ValueOf(result))
+		elements(&b, "", reflect.ValueOf(result))
 		b.WriteString("</" + action + "Result>")
 	}
 	b.WriteString("<ResponseMetadata><RequestId>" + id + "</RequestId></ResponseMetadata></" + action + "Response>")
-	writeXML(w, id, http.StatusOK, b.Bytes())
+	write(r, "text/xml", id, http.StatusOK, b.Bytes())
 }
 
-func (p *queryProtocol) fail(w http.ResponseWriter, id string, f *fault) {
+func (p *queryProtocol) fail(r *fasthttp.RequestCtx, id string, f *fault) {
 	var b bytes.Buffer
 	b.WriteString(`<?xml version="1.0"?><ErrorResponse xmlns="` + xmlNamespace + `"><Error>`)
 	element(&b, "Type", f.kind.side())
@@ -174,29 +181,22 @@ func (p *queryProtocol) fail(w http.ResponseWriter, id string, f *fault) {
 	b.WriteString("<Detail/></Error>")
 	element(&b, "RequestId", id)
 	b.WriteString("</ErrorResponse>")
-	writeXML(w, id, f.kind.status, b.Bytes())
+	write(r, "text/xml", id, f.kind.status, b.Bytes())
 }
 
-func writeXML(w http.ResponseWriter, id string, status int, body []byte) {
-	w.Header().Set("Content-Type", "text/xml")
-	w.Header().Set("X-Amzn-Requestid", id)
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
-}
-
-// write writes a value as elements of a name.
-func write(b *bytes.Buffer, name string, v reflect.Value) {
+// elements writes a value as elements of a name.
+func elements(b *bytes.Buffer, name string, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			write(b, name, v.Elem())
+			elements(b, name, v.Elem())
 		}
 	case reflect.Struct:
 		wrapped(b, name, func() {
 			for i := range v.NumField() {
 				entry, omit := tagged(v.Type().Field(i))
 				if f := v.Field(i); !omit || !f.IsZero() {
-					write(b, entry, f)
+					elements(b, entry, f)
 				}
 			}
 		})
@@ -207,7 +207,7 @@ func write(b *bytes.Buffer, name string, v reflect.Value) {
 		for _, k := range names {
 			wrapped(b, name, func() {
 				element(b, key, k.String())
-				write(b, value, v.MapIndex(k))
+				elements(b, value, v.MapIndex(k))
 			})
 		}
 	case reflect.Slice:
@@ -216,7 +216,7 @@ func write(b *bytes.Buffer, name string, v reflect.Value) {
 			return
 		}
 		for i := range v.Len() {
-			write(b, name, v.Index(i))
+			elements(b, name, v.Index(i))
 		}
 	case reflect.Int, reflect.Int64:
 		element(b, name, strconv.FormatInt(v.Int(), 10))

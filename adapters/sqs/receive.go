@@ -3,6 +3,7 @@ package sqs
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,19 +98,25 @@ func (c *call) lease(q *queue, args []any, until time.Time) ([]lease, error) {
 		for _, item := range reply {
 			leases = append(leases, leaseOf(item))
 		}
-		if gone := c.ctx.Err() != nil; gone && len(leases) > 0 {
+		if hungUp(c.conn) {
 			return nil, c.release(q, leases)
 		}
 		block := min(time.Until(until), BlockFor).Milliseconds()
-		if len(leases) > 0 || block <= 0 || c.ctx.Err() != nil {
-			return leases, c.ctx.Err()
+		if len(leases) > 0 || block <= 0 {
+			return leases, nil
 		}
 		asked = c.client.Do(c.ctx, append(slices.Clip(args), "BLOCK", block)...)
 	}
 }
 
+// errGone is that a client is gone. Nothing sees it.
+var errGone = errors.New("the client is gone")
+
 // release returns messages whose client is gone.
 func (c *call) release(q *queue, leases []lease) error {
+	if len(leases) == 0 {
+		return errGone
+	}
 	args := []any{"FILA.RELEASE", q.name}
 	for _, l := range leases {
 		args = append(args, l.receipt)
@@ -119,7 +126,7 @@ func (c *call) release(q *queue, leases []lease) error {
 	if err := c.client.Do(ctx, args...).Err(); err != nil {
 		return err // they come back when their visibility timeout has passed
 	}
-	return c.ctx.Err()
+	return errGone
 }
 
 // lease is a message as FILA.LEASE replies it.

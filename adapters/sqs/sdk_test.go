@@ -1,10 +1,14 @@
 package sqs
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,6 +228,82 @@ func TestAClientThatIsGoneTakesNoMessage(t *testing.T) {
 	ask(t, address, "SendMessage", map[string]any{"QueueUrl": url, "MessageBody": "a"})
 	if out, _ := ask(t, address, "ReceiveMessage", map[string]any{"QueueUrl": url, "WaitTimeSeconds": 20}); at(out, "Messages.0.Body") != "a" {
 		t.Error(out)
+	}
+}
+
+func TestTheEndOfAConnectionIsSeenBehindTLS(t *testing.T) {
+	s := httptest.NewTLSServer(nil)
+	defer s.Close()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS13, Certificates: s.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn)
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			t.Error(err)
+		} else if _, err := conn.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+		accepted <- conn
+	}()
+	client, err := tls.Dial("tcp", l.Addr().String(), s.Client().Transport.(*http.Transport).TLSClientConfig) //nolint:noctx // to this process
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Write([]byte("unread")); err != nil {
+		t.Fatal(err)
+	}
+	conn := <-accepted
+	defer conn.Close()
+	if hungUp(conn) {
+		t.Error("the client is there")
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the client is gone", func() bool { return hungUp(conn) })
+}
+
+func TestAnActionThatPanicsFailsItsRequestOnly(t *testing.T) {
+	var failed []error
+	g, err := New(Config{Broker: options("127.0.0.1:1"), Failed: func(err error) { failed = append(failed, err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.acts["ListQueues"] = func(*call, func(any) error) (any, error) { panic("at the disco") }
+	address := serveGateway(t, g)
+	for range 2 {
+		if _, code := ask(t, address, "ListQueues", nil); code != "InternalFailure" {
+			t.Error(code)
+		}
+	}
+	if len(failed) != 2 || !strings.Contains(failed[0].Error(), "at the disco") {
+		t.Error(failed)
+	}
+}
+
+func TestWhatIsNoRequestIsRefused(t *testing.T) {
+	address := strings.TrimPrefix(serve(t, Config{}), "http://")
+	for request, want := range map[string]string{
+		"nonsense\r\n\r\n": "400 Bad Request",
+		"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: " + strings.Repeat("x", headerMax) + "\r\n\r\n":             "413 Request Entity Too Large",
+		"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: x\r\nContent-Length: " + fmt.Sprint(3*bodyMax) + "\r\n\r\n": "413 Request Entity Too Large",
+	} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte(request)); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(conn).ReadString('\n')
+		_ = conn.Close()
+		if err != nil || line != "HTTP/1.1 "+want+"\r\n" {
+			t.Errorf("%.60q: %q, %v", request, line, err)
+		}
 	}
 }
 

@@ -1,15 +1,18 @@
 package sqs
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/valyala/fasthttp"
 )
 
 // A request is signed with Signature Version 4. The signature is verified by signing the request again, with the signer
@@ -55,9 +58,12 @@ func parseAuthorization(header string) (a authorization, err error) {
 	return a, nil
 }
 
+// peek returns a field of the header of a request.
+func peek(r *fasthttp.RequestCtx, name string) string { return string(r.Request.Header.Peek(name)) }
+
 // authenticate returns the access key that has signed a request with this body.
-func (f *keyFile) authenticate(r *http.Request, body []byte, now time.Time) (AccessKey, error) {
-	header := r.Header.Get("Authorization")
+func (f *keyFile) authenticate(r *fasthttp.RequestCtx, body []byte, now time.Time) (AccessKey, error) {
+	header := peek(r, "Authorization")
 	if header == "" {
 		return AccessKey{}, missingToken.of("the request is not signed: it needs the header Authorization")
 	}
@@ -69,7 +75,7 @@ func (f *keyFile) authenticate(r *http.Request, body []byte, now time.Time) (Acc
 	if !known {
 		return AccessKey{}, invalidToken.of("the access key id is not known")
 	}
-	at, err := time.Parse(amzDate, r.Header.Get("X-Amz-Date"))
+	at, err := time.Parse(amzDate, peek(r, "X-Amz-Date"))
 	if err != nil {
 		return AccessKey{}, incompleteSignature.of("X-Amz-Date must be a time such as 20261128T120000Z")
 	}
@@ -84,10 +90,13 @@ func (f *keyFile) authenticate(r *http.Request, body []byte, now time.Time) (Acc
 }
 
 // sign returns the signature that a request with what a has signed must have.
-func (f *keyFile) sign(r *http.Request, body []byte, a authorization, secret string, at time.Time) (string, error) {
-	again := r.Clone(r.Context())
-	again.Header = http.Header{}
-	again.ContentLength = 0
+func (f *keyFile) sign(r *fasthttp.RequestCtx, body []byte, a authorization, secret string, at time.Time) (string, error) {
+	address, err := url.ParseRequestURI(string(r.RequestURI()))
+	if err != nil {
+		return "", err
+	}
+	address.Host = string(r.Host())
+	again := &http.Request{Method: string(r.Method()), URL: address, Host: address.Host, Header: http.Header{}}
 	host, dated := false, false
 	for _, name := range a.signed {
 		switch name {
@@ -97,7 +106,9 @@ func (f *keyFile) sign(r *http.Request, body []byte, a authorization, secret str
 			again.ContentLength = int64(len(body))
 		default:
 			dated = dated || name == "x-amz-date"
-			again.Header[http.CanonicalHeaderKey(name)] = r.Header.Values(name)
+			for _, value := range r.Request.Header.PeekAll(name) {
+				again.Header.Add(name, string(value))
+			}
 		}
 	}
 	if !host || !dated {
@@ -105,12 +116,11 @@ func (f *keyFile) sign(r *http.Request, body []byte, a authorization, secret str
 	}
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
-	if given := r.Header.Get("X-Amz-Content-Sha256"); given != "" && given != digest {
+	if given := peek(r, "X-Amz-Content-Sha256"); given != "" && given != digest {
 		return "", signatureDoesNotMatch.of("X-Amz-Content-Sha256 is not that of the body")
 	}
-	again.URL.Host = r.Host
-	creds := aws.Credentials{AccessKeyID: a.keyID, SecretAccessKey: secret, SessionToken: r.Header.Get("X-Amz-Security-Token")}
-	if err := f.signer.SignHTTP(r.Context(), creds, again, digest, a.service, a.region, at); err != nil {
+	creds := aws.Credentials{AccessKeyID: a.keyID, SecretAccessKey: secret, SessionToken: peek(r, "X-Amz-Security-Token")}
+	if err := f.signer.SignHTTP(context.Background(), creds, again, digest, a.service, a.region, at); err != nil {
 		return "", err
 	}
 	made, err := parseAuthorization(again.Header.Get("Authorization"))

@@ -145,16 +145,18 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	servers := []*http.Server{{Handler: g, ReadHeaderTimeout: 10 * time.Second}}
+	server := g.Server()
+	stops := []func(context.Context) error{server.ShutdownWithContext}
 	ended := make(chan error, 2)
-	go func() { ended <- servers[0].Serve(l) }()
+	go func() { ended <- server.Serve(l) }()
 	if s.admin != "" {
 		al, err := new(net.ListenConfig).Listen(ctx, "tcp", s.admin)
 		if err != nil {
 			return fmt.Errorf("admin-addr: %w", err)
 		}
-		servers = append(servers, &http.Server{Handler: admin(g, metrics), ReadHeaderTimeout: 10 * time.Second})
-		go func() { ended <- servers[1].Serve(al) }()
+		operators := &http.Server{Handler: admin(g, metrics), ReadHeaderTimeout: 10 * time.Second}
+		stops = append(stops, operators.Shutdown)
+		go func() { ended <- operators.Serve(al) }()
 	}
 	fmt.Fprintf(out, "fila-sqs: ready on %s\n", l.Addr())
 	select {
@@ -166,8 +168,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 25*time.Second)
 	defer cancel()
 	var all []error
-	for _, server := range servers {
-		all = append(all, server.Shutdown(last))
+	for _, stop := range stops {
+		all = append(all, stop(last))
 	}
 	return errors.Join(all...)
 }
