@@ -43,7 +43,7 @@ func (s *accountTable) next(c *core) int64 {
 // refills the budgets that keys wait for.
 func (s *accountTable) expire(c *core) {
 	c.expireRefills()
-	ids, from, to := s.Expire(c.now, c.out.committed, c.cfg.HistoryDays, max(c.tasks.budget.left, 0))
+	ids, from, to := s.Expire(c.now, c.out.committed, c.cfg.HistoryDays, max(c.tasks.budget.Left, 0))
 	c.spend(ids)
 	if from != nil {
 		c.out.batch.DeleteRange(storage.Ledger, from, to)

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"errors"
+	"github.com/faisca/fila/engine/turn"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func (w *world) untilDone(task *Task, others func(turn int) []*Task) (turns int)
 			tasks = append(tasks, others(turns)...)
 		}
 		w.tick(tasks...)
-		if spent := w.core.tasks.budget.spent; spent > unitsMax {
+		if spent := w.core.tasks.budget.Spent; spent > unitsMax {
 			w.t.Fatalf("turn %d has done %d units of work, want at most %d", turns, spent, unitsMax)
 		}
 		tasks = nil
@@ -87,7 +88,7 @@ func TestManyReceiptsInOneCommandYieldToOtherClients(t *testing.T) {
 
 func TestReceiptsInATransactionAreOneWrite(t *testing.T) {
 	w := newWorld(t, nil)
-	w.core.tasks.budget.turn = 4
+	w.core.tasks.budget.Turn = 4
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
 	receipts := w.leaseAll()
@@ -108,7 +109,7 @@ func TestACommandInSlicesIsRefusedWhenTheStoreFailsInBetween(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
 	receipts := w.leaseAll()
-	w.core.tasks.budget.turn = 4
+	w.core.tasks.budget.Turn = 4
 	task := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })}
 	for range 5 {
 		w.tick()
@@ -131,7 +132,7 @@ func TestAnExpiredLeaseIsInvalidBeforeItsTimerIsProcessed(t *testing.T) {
 	w.queue("q", QueueOptions{})
 	w.fill("k", 100, nil)
 	receipts := w.leaseAll()
-	w.core.tasks.budget.turn = 4
+	w.core.tasks.budget.Turn = 4
 	w.now = w.now.Add(time.Hour)
 	n := -1
 	w.tick(&Task{Call: callFunc(func(tx *Tx) (err error) { n, err = tx.Ack("q", receipts[len(receipts)-1:]); return err })})
@@ -160,7 +161,7 @@ func TestAClientThatHasUsedItsShareYieldsToOthers(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	c := w.core
-	c.tasks.budget.turn = 400
+	c.tasks.budget.Turn = 400
 	greedy, modest := NewClient(1, func() {}), NewClient(2, func() {})
 	var order []int
 	var tasks []*Task
@@ -169,7 +170,7 @@ func TestAClientThatHasUsedItsShareYieldsToOthers(t *testing.T) {
 	}
 	tasks = append(tasks, &Task{Client: modest, Call: callFunc(func(*Tx) error { order = append(order, -1); return nil })})
 	c.turn(w.now, tasks)
-	if n := len(order); n != c.tasks.budget.share()+1 || order[n-1] != -1 || !c.tasks.unfinished {
+	if n := len(order); n != c.tasks.budget.Share()+1 || order[n-1] != -1 || !c.tasks.unfinished {
 		t.Fatalf("the first turn has applied %d tasks, the last is %d", n, order[n-1])
 	}
 	w.Do()
@@ -199,7 +200,7 @@ func TestSlicesAddLittleToABatch(t *testing.T) {
 	for range 1000 { // the disk is slow: no batch is cut
 		c.turn(w.now, nil)
 	}
-	if weight := c.out.batch.Size() + 200*c.out.batch.Len(); weight > sliceWeight+4096 || !c.mustCut() {
+	if weight := c.out.batch.Size() + 200*c.out.batch.Len(); weight > turn.SliceWeight+4096 || !c.mustCut() {
 		t.Errorf("timers have put %d records of %d bytes into a batch", c.out.batch.Len(), c.out.batch.Size())
 	}
 	w.Advance(time.Second)
@@ -213,7 +214,7 @@ func TestSlicesAddLittleToABatch(t *testing.T) {
 func TestYieldedTasksOfADisconnectedClientAreExecuted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
-	w.core.tasks.budget.turn = 4
+	w.core.tasks.budget.Turn = 4
 	cl := NewClient(1, func() {})
 	ran := 0
 	count := func() *Task { return &Task{Client: cl, Call: callFunc(func(*Tx) error { ran++; return nil })} }

@@ -21,7 +21,7 @@ func TestHaltSaysThatATaskMayBeDoneInPart(t *testing.T) {
 	for _, d := range w.lease("q", 100) {
 		receipts = append(receipts, d.Receipt)
 	}
-	w.core.tasks.budget.turn = 16
+	w.core.tasks.budget.Turn = 16
 	ack := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })}
 	w.core.turn(w.Now(), []*Task{ack})
 	if ack.progress == nil || ack.progress.at == 0 {

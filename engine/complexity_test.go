@@ -28,7 +28,7 @@ func (w *world) workOf(age time.Duration, call func() func(tx *Tx) error) (k cal
 			} else {
 				w.tick()
 			}
-			spent := w.core.tasks.budget.spent
+			spent := w.core.tasks.budget.Spent
 			units, k.most = units+spent, max(k.most, spent)
 		}
 		took := time.Since(began)
@@ -272,7 +272,7 @@ func TestTheWorkOnAQueueDoesNotGrowWithTheQueues(t *testing.T) {
 				if once := time.Since(began); run == 0 || once < took[i] {
 					took[i] = once
 				}
-				if spent := w.core.tasks.budget.spent; spent > unitsMax {
+				if spent := w.core.tasks.budget.Spent; spent > unitsMax {
 					t.Errorf("%s: a turn is %d units with %d queues", name, spent, n)
 				}
 				if w.Do(); task.Err() != nil {

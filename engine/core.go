@@ -10,6 +10,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/settings"
+	"github.com/faisca/fila/engine/turn"
 	"github.com/faisca/fila/storage"
 )
 
@@ -85,7 +86,7 @@ func newCore(cfg Config, store Store) *core {
 	c.out.batch, c.out.batchNo, c.out.snapshot = &storage.Batch{}, 1, &Snapshot{}
 	c.out.durable = &atomic.Uint64{}
 	c.waits.parked = map[uint64]*Task{}
-	c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn, c.bodies.min = prefetchKeysMin, reclaimMax, turnUnits, bodyMin
+	c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.Turn, c.bodies.min = prefetchKeysMin, reclaimMax, turnUnits, bodyMin
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	c.ids.jitter = rand.New(rand.NewPCG(cfg.Seed, jitterStream))
 	if !cfg.LastBackup.IsZero() {
@@ -118,10 +119,10 @@ func newCore(cfg Config, store Store) *core {
 // the budget (tasks.go); a step that exceeds it leaves the remainder to the next turn.
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
-	c.slice(c.tasks.budget.part(4))
+	c.slice(c.tasks.budget.Part(4))
 	c.expire()
 	c.groups.endOver(c)
-	c.slice(c.tasks.budget.part(4))
+	c.slice(c.tasks.budget.Part(4))
 	c.resumeYielded()
 	c.newTasks()
 	c.applyUnblocked()
@@ -129,10 +130,10 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 	c.reclaim()
 	c.groups.endOver(c)
 	c.reclassifySlice()
-	c.atLeast(c.tasks.budget.part(8))
+	c.atLeast(c.tasks.budget.Part(8))
 	c.serve()
 	c.groups.endOver(c)
-	c.tasks.budget.spent += c.detached.reclaimed
+	c.tasks.budget.Spent += c.detached.reclaimed
 	c.issueReads()
 	c.emitQueueStates()
 	c.signals.publish(c)
@@ -145,7 +146,7 @@ func (c *core) turn(now time.Time, tasks []*Task) {
 func (c *core) begin(now time.Time) {
 	c.now = max(c.now, now.UnixNano())
 	c.order.Advance(c.now)
-	c.detached.reclaimed, c.tasks.unfinished, c.tasks.budget.spent = 0, false, 0
+	c.detached.reclaimed, c.tasks.unfinished, c.tasks.budget.Spent = 0, false, 0
 	c.newTasks()
 	c.waits.unblocked, c.tasks.later = append(c.tasks.later, c.waits.unblocked...), nil
 	if c.health.bootTime == 0 {
@@ -160,8 +161,8 @@ func (c *core) begin(now time.Time) {
 type Tx struct {
 	core      *core
 	task      *Task
-	atomic    bool // the call is part of a transaction and must not wait, see Exec
-	work      transactionWork
+	atomic    bool           // the call is part of a transaction and must not wait, see Exec
+	work      turn.Allowance // in a transaction
 	preflight preflight
 	delivered deliveries // by earlier calls of the transaction
 	stored    bool       // the result depends on committed records only: it may be an early reply
@@ -301,7 +302,7 @@ func (c *core) reset() {
 // turns; each component has a minimum of the budget, whatever earlier ones have used. While
 // the store takes no writes, only waits end, since all other timers write.
 func (c *core) expire() {
-	least := c.tasks.budget.part(32)
+	least := c.tasks.budget.Part(32)
 	c.waits.expire(c)
 	if c.health.failed != nil {
 		return

@@ -300,7 +300,7 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 		cr.Name, cr.Message.Queue = name, queue
 		w.cron(cr)
 	}
-	w.core.ops.census = newCensus(w.core.epoch, store)
+	w.core.openCensus()
 	w.Advance(time.Minute)
 	if err := w.Check(); err != nil {
 		t.Error(err)
@@ -315,7 +315,7 @@ func TestATickWaitsUntilItsLimitedQueueIsCounted(t *testing.T) {
 	if i := w.cronInfo("m"); i.Fired != 0 || i.Missed != 0 || i.LastError != "" {
 		t.Errorf("before it is counted: %+v", i)
 	}
-	w.core.ops.census.take(func(p *censusPart) { w.post(p) })
+	takeCensus(w.core.ops.census, w.post)
 	w.Advance(time.Second)
 	wantTicks(t, w.drained("q"), 40)
 	w.Advance(time.Minute)

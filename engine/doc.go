@@ -41,7 +41,9 @@
 //	ids/                             a package: ids for which a queue has one message, and where records of ends are
 //	ids.go dedup.go                  the component of ids; deduplication
 //	unique.go replace.go             uniqueness; a message in the place of another
-//	wait.go tasks.go                 parked tasks, the task queue and the work of a turn
+//	wait.go tasks.go                 parked tasks, the task queue
+//	turn/                            a package: the work of a turn, and of a transaction
+//	census/ operations.go            a package: what is counted of a store at a start; the census, redrives and backups
 //	transaction.go                   calls that take effect together
 //	machine.go stepper.go            the engine as what drives it sees it; a driver for tests
 //	preparer.go                      what connections do on their own goroutines

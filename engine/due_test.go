@@ -39,9 +39,9 @@ func TestTheTimeOfADelayedKeyCostsABoundedPartOfATurn(t *testing.T) {
 		last := fmt.Sprintf("k%d", n-1)
 		due := w.now.Add(time.Hour - time.Duration(n-1)*time.Second/1000)
 		w.must(func(tx *Tx) error {
-			before := tx.core.tasks.budget.spent
+			before := tx.core.tasks.budget.Spent
 			i, err := tx.Key(queue, last)
-			if spent := tx.core.tasks.budget.spent - before; spent != 1+n/dueLooks || spent > turnUnits/2 {
+			if spent := tx.core.tasks.budget.Spent - before; spent != 1+n/dueLooks || spent > turnUnits/2 {
 				t.Errorf("%s: a key takes %d units of work", queue, spent)
 			}
 			if i.State != KeyDelayed || !i.ReadyAt.Equal(due) {

@@ -351,7 +351,7 @@ func (tx *Tx) awaitSweep() error {
 		return nil
 	}
 	if turn := c.health.counters.turns + 1; s.turn != turn {
-		s.turn, s.left = turn, c.tasks.budget.part(4)
+		s.turn, s.left = turn, c.tasks.budget.Part(4)
 	}
 	if !s.advance(tx) {
 		return tx.yield()

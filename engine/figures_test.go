@@ -94,7 +94,7 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 		w.queue("empty", QueueOptions{})
 		w.messUp(rng, 20+rng.IntN(400))
 		c, q := w.core, w.core.queues.byName["q"]
-		w.core.tasks.budget.turn = 16 + rng.IntN(turnUnits)
+		w.core.tasks.budget.Turn = 16 + rng.IntN(turnUnits)
 		got := w.allFigures()["q"]
 
 		var states [figures.KeyStates]int64
@@ -161,7 +161,7 @@ func TestRequestsForFiguresShareOneSweep(t *testing.T) {
 	w := newWorld(t, nil)
 	w.queue("q", QueueOptions{})
 	w.fillKeys("q", 1000)
-	w.core.tasks.budget.turn = 64
+	w.core.tasks.budget.Turn = 64
 	units := func(n int) (all int) {
 		var tasks []*Task
 		for range n {
@@ -173,7 +173,7 @@ func TestRequestsForFiguresShareOneSweep(t *testing.T) {
 				t.Fatal("it has no end")
 			}
 			w.tick(tasks...)
-			all += w.core.tasks.budget.spent
+			all += w.core.tasks.budget.Spent
 			if turn == 0 {
 				tasks = tasks[:1]
 				for range n - 1 { // they come while it is under way
@@ -245,7 +245,7 @@ func TestASweepSurvivesWhatHappensToItsQueues(t *testing.T) {
 			for _, queue := range []string{"before", "q", "after"} {
 				w.fillKeys(queue, 100)
 			}
-			w.core.tasks.budget.turn = 40
+			w.core.tasks.budget.Turn = 40
 			task, page := figuresTask(&Figures{Count: 100})
 			w.tick(task)
 			for range turns {
@@ -458,7 +458,7 @@ func TestAListingIsOfTheQueuesThatThereWereAtItsBeginning(t *testing.T) {
 		w.enqueue(fmt.Sprintf("q%02d", i), "k", "m")
 	}
 	w.allFigures() // the sweep is recent
-	w.core.tasks.budget.turn = 24
+	w.core.tasks.budget.Turn = 24
 	task, page := figuresTask(&Figures{Count: FiguresAll, Durations: true})
 	meanwhile := []func(tx *Tx) error{
 		func(tx *Tx) error { return tx.CreateQueue("new", QueueOptions{NoDLQ: true}) },

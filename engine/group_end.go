@@ -53,7 +53,7 @@ func (t *groupTable) expire(c *core) {
 		c.spend(1)
 		c.out.sync = true
 	}
-	c.spend(t.Drop(c.out.writes(c.now), c.out.committed, max(c.tasks.budget.left, 0)))
+	c.spend(t.Drop(c.out.writes(c.now), c.out.committed, max(c.tasks.budget.Left, 0)))
 	t.sweepNext(c)
 }
 

@@ -121,7 +121,7 @@ func TestManyQueuesAreRecordedInSlices(t *testing.T) {
 		w.enqueue(name(i), "k", "m")
 	}
 	const turn = 32
-	w.core.tasks.budget.turn = turn
+	w.core.tasks.budget.Turn = turn
 	w.now = w.now.Add(timeline.Length)
 	turns := 0
 	for w.tick(); w.core.history.no != 0; turns++ {
@@ -130,7 +130,7 @@ func TestManyQueuesAreRecordedInSlices(t *testing.T) {
 			return &Task{Call: callFunc(func(tx *Tx) error { _, err := tx.Purge(&Purge{Queue: name(i)}); return err })}
 		}
 		w.tick(purge(turns), purge(n-1-turns))
-		if spent := w.core.tasks.budget.spent; spent > 2*turn {
+		if spent := w.core.tasks.budget.Spent; spent > 2*turn {
 			t.Errorf("a turn is %d units", spent)
 		}
 	}

@@ -22,7 +22,7 @@ func (t *idTable) next(*core) int64 { return t.NextAt() }
 
 // expire forgets recent ids and generations whose time has come, within the budget.
 func (t *idTable) expire(c *core) {
-	c.spend(t.Expire(c.out.writes(c.now), c.out.committed, max(c.tasks.budget.left, 0)))
+	c.spend(t.Expire(c.out.writes(c.now), c.out.committed, max(c.tasks.budget.Left, 0)))
 }
 
 // recover finds the records of all queues.

@@ -53,7 +53,7 @@ func purging(t *testing.T, n int) (*world, *storage.Memory, *Task) {
 	t.Helper()
 	store := storage.NewMemory()
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), nil)
-	w.core.tasks.budget.turn = 64
+	w.core.tasks.budget.Turn = 64
 	w.queue("q", QueueOptions{})
 	w.pinKeys("q", n)
 	w.fillKeys("q", 10)

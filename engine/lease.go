@@ -161,7 +161,7 @@ func (c *core) returnShares(m *message) {
 }
 
 // leasePart is how many messages a lease takes before it checks the budget.
-func (c *core) leasePart() int { return c.tasks.budget.part(16) }
+func (c *core) leasePart() int { return c.tasks.budget.Part(16) }
 
 // leaseMany is Lease for more messages than one part. A first part that comes short is the
 // whole answer. Leases that have ended while the task yielded are left out of the reply; if

@@ -13,7 +13,7 @@ import (
 // records that are due. Both have a share of the budget of their own, so that many expiries
 // do not delay the records.
 func (t *leaseTable) expire(c *core) {
-	least := c.tasks.budget.part(32)
+	least := c.tasks.budget.Part(32)
 	for c.room() {
 		m, ok := t.ends.First()
 		if !ok || m.until > c.now {

@@ -53,7 +53,7 @@ func (m *Machine) Start() (Background, error) {
 	}
 	if err := c.start(); err != nil {
 		if !errors.Is(err, storage.ErrReopen) {
-			c.ops.census.close()
+			c.ops.census.Close()
 			return nil, err
 		}
 		m.fail(err)
@@ -157,7 +157,7 @@ func (m *Machine) fail(cause error) {
 // cannot be read either, all tasks are refused until Repair succeeds.
 func (m *Machine) recoverInPlace() (Background, error) {
 	c := m.core
-	c.ops.census.stop()
+	c.ops.census.Stop()
 	c.health.counters.recoveries++
 	if err := c.recover(); err != nil {
 		c.cfg.Log.Error().Err(err).Msg("recovery failed, it is tried again")
@@ -169,8 +169,8 @@ func (m *Machine) recoverInPlace() (Background, error) {
 
 // count returns the census of the recovered store.
 func (m *Machine) count() Background {
-	census := m.core.ops.census
-	return func(post func(Call)) { census.take(func(p *censusPart) { post(p) }) }
+	of := m.core.ops.census
+	return func(post func(Call)) { takeCensus(of, post) }
 }
 
 // Impaired reports whether the store refuses some or all writes, see health.
@@ -203,7 +203,7 @@ func (m *Machine) reopen() (count Background, err error) {
 			return nil, err
 		}
 	}
-	c.ops.census.stop()
+	c.ops.census.Stop()
 	if err := c.store.Reopen(); err != nil {
 		c.health.failed = err
 		if c.ops.census != nil { // it was stopped, and the store may still be readable
@@ -293,4 +293,4 @@ func (m *Machine) Drain() { m.core.drain() }
 func (m *Machine) Halt(tasks []*Task) []*Task { return m.core.halt(tasks) }
 
 // Close ends the census.
-func (m *Machine) Close() { m.core.ops.census.stop() }
+func (m *Machine) Close() { m.core.ops.census.Stop() }

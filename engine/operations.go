@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/faisca/fila/engine/census"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/storage"
 )
@@ -14,9 +14,9 @@ import (
 // operations is the component of long-running operations: the census after a start,
 // redrives, and backups.
 type operations struct {
-	census    *census    // under way; nil: done, all counts are exact
-	uncounted []*Task    // parked until the end of the census
-	redrives  []*redrive // under way
+	census    *census.Census // under way; nil: done, all counts are exact
+	uncounted []*Task        // parked until the end of the census
+	redrives  []*redrive     // under way
 	backups   backups
 
 	unchecked
@@ -53,138 +53,51 @@ func (o *operations) expire(c *core) {
 	}
 }
 
-// census counts the messages in the store at a start or recovery, off the loop:
-//
-//	newCensus ──take──▶ counting ──parts──▶ done
-//	                      └─stop, error──▶ ended
-//
-// Recovery reads keys, not messages, so that it takes seconds, not minutes. Until the
-// census is done, counts in memory are differences to the state of the store at newCensus;
-// each part adds what the store held, which makes the counts of its keys exact. What needs
-// exact counts waits, see AwaitCounts. After an error counts stay estimates until the next
-// start.
-type census struct {
-	epoch    uint64
-	stopped  atomic.Bool
-	messages storage.Iterator
-	due      storage.Iterator
+// openCensus begins the census of the store as it is now, before the first turn after a recovery.
+func (c *core) openCensus() {
+	c.ops.census = census.Open(c.store.Scan(storage.Messages, nil, nil), c.store.Scan(storage.Scheduled, nil, nil))
 }
 
-// newCensus opens iterators on the store as it is now. It must be called before the first
-// turn, and the census must be closed, by take or by close.
-func newCensus(epoch uint64, store Store) *census {
-	return &census{epoch: epoch, messages: storage.KeysOnly(store.Scan(storage.Messages, nil, nil)), due: storage.KeysOnly(store.Scan(storage.Scheduled, nil, nil))}
+// takeCensus counts, off the loop, and posts each part.
+func takeCensus(of *census.Census, post func(Call)) {
+	of.Take(func(p *census.Part) { post(counted{of, p}) })
 }
 
-// stop ends a census that is under way, at its next record. It may be called on any
-// goroutine; s may be nil.
-func (s *census) stop() {
-	if s != nil {
-		s.stopped.Store(true)
-	}
+// counted is a part of the census (package census), applied as a task.
+type counted struct {
+	of   *census.Census
+	part *census.Part
 }
 
-// close closes the iterators.
-func (s *census) close() {
-	s.messages.Close()
-	s.due.Close()
-}
-
-// censusPart is a part of the result, applied as a task.
-type censusPart struct {
-	census *census
-	keys   []keyCount
-	last   bool
-	err    error
-}
-
-type keyName struct {
-	queue uint32
-	key   string
-}
-
-type keyCount struct {
-	keyName
-	n, delayed int64 // messages, and those of them that are delayed
-}
-
-// take counts, calls emit with each part of the result, the last one marked, and closes the
-// census. The delayed messages are counted first, so that each key is emitted once,
-// complete.
-func (s *census) take(emit func(*censusPart)) {
-	defer s.close()
-	const keysMax = 1024
-	part := &censusPart{census: s}
-	delayed, err := s.delayed()
-	if err != nil {
-		emit(&censusPart{census: s, err: err})
-		return
-	}
-	var prefix []byte
-	for ok := s.messages.Seek(nil); ok && !s.stopped.Load(); ok = s.messages.Next() {
-		k := s.messages.Key()
-		if n := len(part.keys); n > 0 && len(k) == len(prefix)+17 && string(k[:len(prefix)]) == string(prefix) {
-			part.keys[n-1].n++
-			continue
-		}
-		mk, err := storage.ParseMessageKey(k)
-		if err != nil {
-			emit(&censusPart{census: s, err: err})
-			return
-		}
-		if len(part.keys) == keysMax {
-			emit(part)
-			part = &censusPart{census: s}
-		}
-		prefix = storage.AppendKeyPrefix(prefix[:0], mk.Queue, mk.Key)
-		part.keys = append(part.keys, keyCount{keyName: keyName{mk.Queue, mk.Key}, n: 1, delayed: delayed[keyName{mk.Queue, mk.Key}]})
-	}
-	part.err = s.messages.Err()
-	part.last = true
-	emit(part)
-}
-
-// delayed returns the number of delayed messages of each key that has any.
-func (s *census) delayed() (map[keyName]int64, error) {
-	counts := map[keyName]int64{}
-	for ok := s.due.Seek(nil); ok && !s.stopped.Load(); ok = s.due.Next() {
-		_, mk, err := storage.ParseScheduledKey(s.due.Key())
-		if err != nil {
-			return nil, err
-		}
-		counts[keyName{mk.Queue, mk.Key}]++
-	}
-	return counts, s.due.Err()
-}
-
-// Apply adds the counts of a part to those in memory. A part of an earlier recovery's
+// Apply adds the counts of a part to those in memory, which makes them exact. What needs exact counts waits, see
+// AwaitCounts. After an error counts stay estimates until the next start. A part of an earlier recovery's
 // census is ignored.
-func (p *censusPart) Apply(tx *Tx) error {
-	c := tx.core
-	if p.census != c.ops.census || p.census.stopped.Load() {
+func (n counted) Apply(tx *Tx) error {
+	c, p := tx.core, n.part
+	if n.of != c.ops.census || n.of.Stopped() {
 		return nil
 	}
-	if p.err != nil {
-		c.cfg.Log.Error().Err(p.err).Msg("counting the messages failed, counts stay estimates until the next start")
+	if p.Err != nil {
+		c.cfg.Log.Error().Err(p.Err).Msg("counting the messages failed, counts stay estimates until the next start")
 		c.endCensus()
 		return nil //nolint:nilerr // logged; no client waits for this task
 	}
-	c.spend(len(p.keys))
-	for _, n := range p.keys {
-		q := c.queues.byNumber[n.queue]
+	c.spend(len(p.Keys))
+	for _, n := range p.Keys {
+		q := c.queues.byNumber[n.Queue]
 		if q == nil {
 			continue
 		}
-		q.figures.Change(figures.Messages{Total: n.n, Delayed: n.delayed})
-		if k := q.keys.get(n.key); k != nil && !k.counted {
-			k.total += n.n
-			k.delayed += n.delayed
+		q.figures.Change(figures.Messages{Total: n.Messages, Delayed: n.Delayed})
+		if k := q.keys.get(n.Name); k != nil && !k.counted {
+			k.total += n.Messages
+			k.delayed += n.Delayed
 			k.counted = true
-			q.figures.Found(&k.stats, n.n)
+			q.figures.Found(&k.stats, n.Messages)
 			c.settle(k)
 		}
 	}
-	if !p.last {
+	if !p.Last {
 		return nil
 	}
 	for _, q := range c.queues.byName {

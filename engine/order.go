@@ -36,7 +36,7 @@ func (s *ordering) behind(c *core) bool { return s.Pending() || s.NextTimer() <=
 // has left: beside a full inbox the serve step alone would deliver a third of it.
 func (s *ordering) expire(c *core) {
 	s.Expire()
-	c.atLeast(c.tasks.budget.part(32))
+	c.atLeast(c.tasks.budget.Part(32))
 	c.serveReady()
 }
 

@@ -108,7 +108,7 @@ func (c *core) cut() *Work {
 	}
 	c.out.batchNo++
 	c.out.sync, c.out.released, c.out.jobs, c.out.events.open = false, nil, nil, nil
-	c.tasks.budget.sliced = 0
+	c.tasks.budget.Cut()
 	return w
 }
 

@@ -105,7 +105,7 @@ func (c *core) recover() error {
 	if err := c.recoverBodies(); err != nil {
 		return fmt.Errorf("recover bodies: %w", err)
 	}
-	c.ops.census = newCensus(c.epoch, c.store)
+	c.openCensus()
 	return nil
 }
 

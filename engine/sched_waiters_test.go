@@ -56,7 +56,7 @@ func newWaitingRoom(t *testing.T, seed uint64) *waitingRoom {
 	for _, name := range []string{"a", "b"} {
 		h.queue(name, QueueOptions{Given: queueset.Given{queueset.MaxAttempts: 0}, NoDLQ: true})
 	}
-	h.core.tasks.budget.turn = h.units
+	h.core.tasks.budget.Turn = h.units
 	if r.IntN(2) == 0 {
 		h.Lazy = func() bool { return r.IntN(3) == 0 }
 	}

@@ -72,9 +72,9 @@ func (w *world) search(req Browse) (all walked) {
 					w.t.Errorf("a page has looked at %d messages, want at most %d", p.looked, req.Count)
 				}
 			}
-			before := tx.core.tasks.budget.spent
+			before := tx.core.tasks.budget.Spent
 			req.Cursor, list, err = tx.Browse(&one)
-			if spent := tx.core.tasks.budget.spent - before; spent > found {
+			if spent := tx.core.tasks.budget.Spent - before; spent > found {
 				w.t.Errorf("a page that has found %d messages has spent %d units", found, spent)
 			}
 			return err

@@ -262,7 +262,7 @@ func (c *core) forgetKey(k *fairKey) {
 func (tx *Tx) moveSettings(q *queue) error {
 	c := tx.core
 	moving, own := q.settings.Moving(tx.task)
-	if few := !moving && q.settings.Len() <= c.tasks.budget.part(32); tx.atomic || few {
+	if few := !moving && q.settings.Len() <= c.tasks.budget.Part(32); tx.atomic || few {
 		return tx.afford(q.settings.Len()) // renumber writes them
 	}
 	if !moving {

@@ -235,7 +235,7 @@ func newGroupSim(t *testing.T, seed uint64, fault groupFault) *groupSim {
 
 func (s *groupSim) tune() {
 	c := s.step.core
-	c.detached.max, c.tasks.budget.turn, c.heads.prefetchKeysMin, c.bodies.min = 1+s.rng.IntN(20), s.units, 1, 64
+	c.detached.max, c.tasks.budget.Turn, c.heads.prefetchKeysMin, c.bodies.min = 1+s.rng.IntN(20), s.units, 1, 64
 	c.groups.Inside().Fold(1 + s.rng.IntN(4))
 }
 

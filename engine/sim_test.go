@@ -295,7 +295,7 @@ func (s *sim) configure(seed uint64) {
 // tune applies the conditions' bounds to a core that has started.
 func (s *sim) tune() {
 	c := s.step.core
-	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.turn, c.bodies.min = s.lazy, 1, s.w.reclaimMax, s.w.units, s.w.bodyMin
+	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.Turn, c.bodies.min = s.lazy, 1, s.w.reclaimMax, s.w.units, s.w.bodyMin
 	if s.mutant == checkpointLate {
 		c.signals.interval *= 100
 	}

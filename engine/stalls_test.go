@@ -4,6 +4,7 @@ package engine
 
 import (
 	"fmt"
+	"github.com/faisca/fila/engine/turn"
 	"slices"
 	"testing"
 	"time"
@@ -110,12 +111,12 @@ func TestNoOperationStallsTheLoop(t *testing.T) {
 			w.now = w.now.Add(a.later)
 			other := NewClient(2, func() {})
 			var asked []*Task
-			turns := w.untilDone(task, func(turn int) []*Task {
+			turns := w.untilDone(task, func(nth int) []*Task {
 				if n := len(asked); n > 2 && !asked[n-3].Done() {
-					t.Fatalf("turn %d: another client has waited for three turns", turn)
+					t.Fatalf("turn %d: another client has waited for three turns", nth)
 				}
-				if f := w.flight; f != nil && f.batch != nil && f.batch.Size()+recordWeight*f.batch.Len() > 2*sliceWeight+2*recordWeight*turnUnits {
-					t.Fatalf("turn %d: a batch has %d records of %d bytes", turn, f.batch.Len(), f.batch.Size())
+				if f := w.flight; f != nil && f.batch != nil && f.batch.Size()+turn.RecordWeight*f.batch.Len() > 2*turn.SliceWeight+2*turn.RecordWeight*turnUnits {
+					t.Fatalf("turn %d: a batch has %d records of %d bytes", nth, f.batch.Len(), f.batch.Size())
 				}
 				asked = append(asked, &Task{Client: other, Call: callFunc(func(*Tx) error { return nil })})
 				return asked[len(asked)-1:]
@@ -128,8 +129,8 @@ func TestNoOperationStallsTheLoop(t *testing.T) {
 					t.Fatal("it has no end")
 				}
 				w.tick()
-				if c.tasks.budget.spent > unitsMax {
-					t.Fatalf("a turn has done %d units of work, want at most %d", c.tasks.budget.spent, unitsMax)
+				if c.tasks.budget.Spent > unitsMax {
+					t.Fatalf("a turn has done %d units of work, want at most %d", c.tasks.budget.Spent, unitsMax)
 				}
 			}
 			if turns < a.turns {
@@ -173,7 +174,7 @@ func TestWaitsThatEndTogetherYieldToOtherClients(t *testing.T) {
 				} else {
 					w.tick()
 				}
-				if spent := w.core.tasks.budget.spent; spent > unitsMax {
+				if spent := w.core.tasks.budget.Spent; spent > unitsMax {
 					t.Fatalf("turn %d has done %d units of work", turns, spent)
 				}
 			}
@@ -220,7 +221,7 @@ func TestMessagesThatAreDueTogetherAreProcessedInPortions(t *testing.T) {
 					t.Fatalf("%d are left", left())
 				}
 				w.tick()
-				if spent := w.core.tasks.budget.spent; spent > unitsMax {
+				if spent := w.core.tasks.budget.Spent; spent > unitsMax {
 					t.Fatalf("turn %d has done %d units of work", turns, spent)
 				}
 			}
@@ -281,7 +282,7 @@ func TestAPipelineOfDeletionsYieldsToOtherClients(t *testing.T) {
 		w.tick(slices.Concat(tasks, asked[turn:])...)
 		tasks = nil
 		now := len(w.core.queues.byName)
-		if gone := left - now; gone > w.core.tasks.budget.share()/8+1 {
+		if gone := left - now; gone > w.core.tasks.budget.Share()/8+1 {
 			t.Fatalf("turn %d has deleted %d queues", turn, gone)
 		}
 		left = now

@@ -48,7 +48,7 @@ func TestAThrottleWakesManyKeysInPortions(t *testing.T) {
 			got += len(ds)
 			return err
 		})})
-		if spent := w.core.tasks.budget.spent; spent > unitsMax {
+		if spent := w.core.tasks.budget.Spent; spent > unitsMax {
 			t.Fatalf("turn %d has done %d units of work", turns, spent)
 		}
 		if waiting := len(w.core.waits.parked); got > turns && waiting > 0 {

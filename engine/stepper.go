@@ -159,7 +159,7 @@ func (s *Stepper) Do(tasks ...*Task) {
 // turn runs a turn and releases its early replies.
 func (s *Stepper) turn(tasks []*Task) {
 	s.machine.Turn(s.now, time.Duration(s.core.time.behind), tasks)
-	s.largest = max(s.largest, s.core.tasks.budget.spent)
+	s.largest = max(s.largest, s.core.tasks.budget.Spent)
 	if early := s.machine.TakeEarly(nil); s.core.cfg.Confirm == nil {
 		s.release(early)
 	} else {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/consumers"
+	"github.com/faisca/fila/engine/turn"
 )
 
 // taskQueue holds the tasks that a turn has left to the next one, and the turn's budget. The
@@ -27,7 +28,7 @@ import (
 // After a recovery, parked tasks are queued again and keep the end of their wait. Tasks that
 // were concluded in a failed batch are refused with ErrMisconf.
 type taskQueue struct {
-	budget  turnBudget
+	budget  turn.Budget
 	later   []*Task // unblocked, but their clients have used their share of this turn
 	backlog []*Task // taken from the inbox and not applied yet, oldest first
 	yielded []*Task // parked until the next turn, oldest first
@@ -44,7 +45,7 @@ type taskQueue struct {
 // tasks; the backlog remains.
 func (q *taskQueue) reset() {
 	q.yielded, q.unfinished = nil, false
-	q.budget.sliced, q.budget.from = 0, 0
+	q.budget.Reset()
 }
 
 // apply runs a task, or queues it behind a blocked task of its client: the tasks of a client
@@ -90,14 +91,14 @@ func (c *core) markHeldUp(t *Task) {
 func (c *core) run(t *Task) {
 	tx := &t.tx
 	*tx = Tx{core: c, task: t}
-	before := c.tasks.budget.spent
+	before := c.tasks.budget.Spent
 	err := t.Call.Apply(tx)
 	c.groups.endOver(c)
-	if c.tasks.budget.spent == before || t.Bytes >= unitBytes { // every task costs at least one unit
+	if c.tasks.budget.Spent == before || t.Bytes >= unitBytes { // every task costs at least one unit
 		c.spend(1 + t.Bytes/unitBytes)
 	}
 	if t.Client != nil {
-		c.charge(t.Client, c.tasks.budget.spent-before)
+		c.charge(t.Client, c.tasks.budget.Spent-before)
 	}
 	switch {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
@@ -265,113 +266,35 @@ func NewClient(id uint64, wake func()) *Client { return &Client{ID: id, wake: wa
 // the answer may be outdated when it returns.
 func (cl *Client) Waits() bool { return cl.waits.Load() }
 
-// budget bounds the work of a turn, so that no command and no number of timers delays other
-// clients by more than a few turns. It is counted in units and never in time, since a turn
-// reads no clock: a unit is about a microsecond, the work for one message or one fairness
-// key. Work that exceeds the budget continues in the next turn, which follows at once; the
-// loop commits, replies and takes new tasks in between.
-//
-// A turn divides its budget into steps, so that no step starves another:
-//
-//	timers   a quarter, and a minimum for each component (expire)
-//	slices   a quarter, for tasks that have done a part of their work in an earlier turn
-//	tasks    a half, for unblocked tasks, then the backlog, then new tasks, in order
-//	reclaim  detachedKeys.max keys, leases and messages of purged queues, counted apart
-//	serve    what the tasks have left, at least an eighth
-//
-// Three rules make this fair and keep the order:
-//
-//  1. A call that handles many messages calls Tx.more for each of them. When that is false,
-//     the call returns Tx.yield: the task is parked, keeps its progress and is applied again
-//     in the next turn. Later tasks of its client are queued behind it.
-//  2. When a client has used its share of a turn, its next tasks are applied in the next
-//     turn, after those of other clients.
-//  3. Slices, timers included, add at most sliceWeight to one batch. Every reply waits for
-//     the commit of its batch, and the duration of a commit follows the weight of the batch:
-//     its bytes plus recordWeight for each record.
-//
-// The calls of a transaction are in one batch. They spend units, but never yield (transactionWork).
-type turnBudget struct {
-	turn  int // units of a turn: turnUnits; tests set other values
-	left  int // units left in the current step; negative if a unit of work was larger
-	spent int // units used in this turn, by all steps
-
-	fullAt int // the step ends when the open batch reaches this size, or a slice this weight
-	sliced int // weight that slices have added to the open batch
-	from   int // weight of the open batch when the current slice began; 0: no slice is under way
-}
-
 const (
-	// turnUnits is the budget of a turn: about two milliseconds of work.
-	turnUnits = 2048
-	// sliceWeight is about a thousand small records, which the store writes in one or two
-	// milliseconds, without the sync.
-	sliceWeight = 256 << 10
-	// recordWeight is the number of bytes that cost the store about as much as one record.
-	recordWeight = 200
+	// turnUnits is the budget of a turn.
+	turnUnits = turn.Units
 	// unitBytes is how many bytes of a task's input count as one unit.
 	unitBytes = 16 << 10
 )
 
-// part returns 1/of of a turn's budget, at least one unit.
-func (b *turnBudget) part(of int) int { return max(b.turn/of, 1) }
+// open returns the size of the open batch.
+func (o *outbox) open() turn.Batch { return turn.Batch{Bytes: o.batch.Size(), Records: o.batch.Len()} }
 
-// share is how many units a client may use in one turn before others go first.
-func (b *turnBudget) share() int { return b.part(4) }
-
-// slice begins a step whose work continues from turn to turn. The step ends after the units,
-// or when all slices together have added sliceWeight to the open batch.
-func (c *core) slice(units int) {
-	c.endSlice()
-	b := &c.tasks.budget
-	b.from = c.weight()
-	b.left, b.fullAt = units, b.from+max(sliceWeight-b.sliced, 0)
-}
-
-// endSlice ends the current slice, if there is one, and adds its weight to that of the slices
-// of the open batch. Until the next step begins, only the batch size is bounded.
-func (c *core) endSlice() {
-	if b := &c.tasks.budget; b.from > 0 {
-		b.sliced += c.weight() - b.from
-		b.from = 0
-	}
-}
+// slice begins a step whose work continues from turn to turn.
+func (c *core) slice(units int) { c.tasks.budget.Slice(units, c.out.open()) }
 
 // newTasks begins the step in which tasks are applied. It ends at Config.BatchBytes.
-func (c *core) newTasks() {
-	c.endSlice()
-	c.tasks.budget.left, c.tasks.budget.fullAt = c.tasks.budget.part(2), c.cfg.BatchBytes
-}
+func (c *core) newTasks() { c.tasks.budget.Tasks(c.cfg.BatchBytes, c.out.open()) }
 
-// weight estimates the duration of the open batch's commit, in bytes.
-func (c *core) weight() int { return c.out.batch.Size() + recordWeight*c.out.batch.Len() }
-
-// room reports whether the step may do more work: it has units left, and the open batch is
-// not full for it.
-func (c *core) room() bool {
-	b := &c.tasks.budget
-	if b.left <= 0 {
-		return false
-	}
-	if b.from > 0 {
-		return c.weight() < b.fullAt
-	}
-	return c.out.batch.Size() < b.fullAt
-}
+// room reports whether the step may do more work.
+func (c *core) room() bool { return c.tasks.budget.Room(c.out.open()) }
 
 // spend takes units of work from the step and from the turn.
-func (c *core) spend(units int) {
-	c.tasks.budget.left -= units
-	c.tasks.budget.spent += units
-}
+func (c *core) spend(units int) { c.tasks.budget.Spend(units) }
 
 // atLeast guarantees units to a step that follows others on the same budget.
-func (c *core) atLeast(units int) { c.tasks.budget.left = max(c.tasks.budget.left, units) }
+func (c *core) atLeast(units int) { c.tasks.budget.AtLeast(units) }
 
 // mustCut reports whether no work can continue before the open batch is cut: it is full, or
 // slices have added their weight and no task waits for a turn.
 func (c *core) mustCut() bool {
-	return c.out.batch.Size() >= c.cfg.BatchBytes || c.tasks.budget.sliced >= sliceWeight && !c.pending()
+	return c.out.batch.Size() >= c.cfg.BatchBytes || c.tasks.budget.Sliced() && !c.pending()
 }
 
 // pending reports whether tasks or waiting consumers wait for a turn and for nothing else.
@@ -428,12 +351,12 @@ func (c *core) applyAll(tasks []*Task) {
 // another task of their client, and returns the remaining tasks. The commit that the others
 // wait for may be stalled (health.go), and operators need answers just then.
 func (c *core) applyReadOnly(tasks []*Task) []*Task {
-	if c.out.batch.Size() < c.tasks.budget.fullAt {
+	if !c.tasks.budget.Full(c.out.open()) {
 		return tasks // the next turn follows at once
 	}
 	before, kept := map[*Client]bool{}, tasks[:0]
 	for _, t := range tasks {
-		if t.ReadOnly && !before[t.Client] && c.tasks.budget.left > 0 {
+		if t.ReadOnly && !before[t.Client] && c.tasks.budget.Left > 0 {
 			c.apply(t)
 			continue
 		}
@@ -458,7 +381,7 @@ func (c *core) setBacklog(left []*Task) {
 // usedShare reports whether a client has used its share of this turn. Tasks of the engine
 // have no client and no share: the work that they result from was bounded.
 func (c *core) usedShare(cl *Client) bool {
-	return cl != nil && cl.turn == c.health.counters.turns && cl.spent >= c.tasks.budget.share()
+	return cl != nil && cl.turn == c.health.counters.turns && cl.spent >= c.tasks.budget.Share()
 }
 
 // charge counts the units of a task against the share of its client.

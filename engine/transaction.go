@@ -24,7 +24,7 @@ type Preflighter interface {
 // No call waits for messages: a lease that would block returns none. Reads and decisions
 // are obtained by preflight, before the first call is applied.
 func (tx *Tx) Exec(calls []Call, errs []error) error {
-	tx.atomic, tx.work.left = true, tx.core.tasks.budget.turn+len(calls)
+	tx.atomic, tx.work = true, tx.core.tasks.budget.Allow(len(calls))
 	tx.task.shown = 0
 	for _, call := range calls {
 		if f, ok := call.(Preflighter); ok && tx.core.health.failed == nil {
@@ -34,10 +34,10 @@ func (tx *Tx) Exec(calls []Call, errs []error) error {
 		}
 	}
 	for i, call := range calls {
-		tx.work.begin(tx.core)
+		tx.work.Begin(&tx.core.tasks.budget)
 		err := call.Apply(tx)
 		tx.core.groups.endOver(tx.core)
-		tx.work.end(tx.core)
+		tx.work.End(&tx.core.tasks.budget)
 		if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
 			err = errWaits
 		}
@@ -69,33 +69,13 @@ func (b *preflight) nack(id ID) {
 	b.nacks[id]++
 }
 
-// transactionWork bounds what a transaction does, since none of it is done in slices. What its
-// arguments name and what it leases is bounded when it is queued. A call that looks at more than
-// that (at all keys or queues, for instance) asks first, by Tx.more or Tx.afford. All such calls
-// of a transaction have as many units as a turn, and one for each command: a call beyond that is
-// refused and changes nothing.
-type transactionWork struct {
-	left  int  // units before the present call
-	from  int  // budget.spent when it began
-	looks bool // it has asked, so all of its units count
-}
-
-func (w *transactionWork) begin(c *core) { w.from, w.looks = c.tasks.budget.spent, false }
-
-func (w *transactionWork) end(c *core) {
-	if w.looks {
-		w.left -= c.tasks.budget.spent - w.from
-	}
-}
-
 // afford takes units for work that is done in one piece. In a transaction it refuses the call if
-// the transaction has not so many left.
+// the transaction has not so many left, see turn.Allowance.
 func (tx *Tx) afford(units int) error {
-	c, w := tx.core, &tx.work
-	if w.looks = true; tx.atomic && w.left-(c.tasks.budget.spent-w.from) < units {
+	if b := &tx.core.tasks.budget; tx.atomic && !tx.work.Afford(units, b) {
 		return errTransactionWork
 	}
-	c.spend(units)
+	tx.core.spend(units)
 	return nil
 }
 

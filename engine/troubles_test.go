@@ -41,7 +41,7 @@ func (w *world) listed(req Figures) (names []string) {
 func (w *world) finish(task *Task) {
 	w.t.Helper()
 	for turns := 0; !task.Done(); turns++ {
-		if turn := w.core.tasks.budget.spent; turn > w.core.tasks.budget.turn+unitsMax {
+		if turn := w.core.tasks.budget.Spent; turn > w.core.tasks.budget.Turn+unitsMax {
 			w.t.Fatalf("a turn is %d units", turn)
 		}
 		if turns == 0 {
@@ -214,7 +214,7 @@ func TestListingsOfQueuesAgreeWithTheirFigures(t *testing.T) {
 			}
 		}
 		all := w.allFigures()
-		w.core.tasks.budget.turn = 40 + rng.IntN(turnUnits)
+		w.core.tasks.budget.Turn = 40 + rng.IntN(turnUnits)
 		value := map[figures.Column]func(f *QueueFigures) int64{
 			figures.ColumnName:    func(*QueueFigures) int64 { return 0 },
 			figures.ColumnReady:   func(f *QueueFigures) int64 { return f.Ready },
