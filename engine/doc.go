@@ -48,6 +48,7 @@
 //	machine.go stepper.go            the engine as what drives it sees it; a driver for tests
 //	preparer.go                      what connections do on their own goroutines
 //	outbox.go work.go jobs.go        the open batch; a batch on its way to the store; what runs off the loop after it
+//	event/                           a package: what events say, and which of them have subscribers
 //	due.go                           delayed messages
 //	lease_table.go delivery.go       live leases and their records; what is handed out
 //	consumers/ consumers.go          a package: clients that wait or hold leases; what is shown of them

@@ -1,10 +1,9 @@
 package engine
 
 import (
-	"strings"
 	"sync/atomic"
-	"time"
 
+	"github.com/faisca/fila/engine/event"
 	"github.com/faisca/fila/engine/internal/writes"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
@@ -91,12 +90,12 @@ func (o *outbox) writes(now int64) writes.Batch {
 func (c *core) cut() *Work {
 	c.writeAccounts()
 	c.groups.Records(c.out.batch)
-	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && len(c.out.events.open) == 0 {
+	if c.out.batch.Len() == 0 && len(c.out.released) == 0 && len(c.out.jobs) == 0 && c.out.events.Len() == 0 {
 		return nil
 	}
 	w := &Work{
 		no: c.out.batchNo, sync: c.out.sync && c.cfg.Sync == SyncAlways, confirm: c.cfg.Confirm != nil, durable: c.out.durable,
-		tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.open,
+		tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.Take(),
 	}
 	if c.out.batch.Len() > 0 {
 		c.time.stamp(c)
@@ -107,7 +106,7 @@ func (c *core) cut() *Work {
 		}
 	}
 	c.out.batchNo++
-	c.out.sync, c.out.released, c.out.jobs, c.out.events.open = false, nil, nil, nil
+	c.out.sync, c.out.released, c.out.jobs = false, nil, nil
 	c.tasks.budget.Cut()
 	return w
 }
@@ -146,92 +145,39 @@ func (c *core) mayReplyEarly(m *message) bool {
 	return c.cfg.LeaseWriteDelay > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil && (m.reserved == 0 || c.creditsCommitted(m))
 }
 
-// EventKind is the kind of an event, or a set of kinds.
-type EventKind uint32
+// Event reports something that has happened, see package event.
+type (
+	Event     = event.Event
+	EventKind = event.Kind
+)
 
-// The kinds of events. All but EventBudgetLow, EventBudgetEmpty and EventLost refer to a queue. Nodes of a cluster send
-// each other the bits: a new kind comes last.
+// The kinds of events.
 const (
-	EventEnqueued    EventKind = 1 << iota // a message was stored
-	EventReady                             // a queue that could deliver nothing has a message that no waiting consumer took
-	EventEmpty                             // the last message of a queue is gone
-	EventAcked                             // a message was acked
-	EventFailed                            // a delivery failed, and the message will be delivered again
-	EventDead                              // a message was moved to the dead-letter queue, or dropped if there is none
-	EventCreated                           // a queue was created
-	EventAltered                           // the settings of a queue were changed
-	EventDeleted                           // a queue was deleted
-	EventBound                             // a queue was bound to a topic
-	EventUnbound                           // a queue is no longer bound to a topic
-	EventBreaker                           // the breaker of a hook changed its state
-	EventBudgetLow                         // the balance of a budget has fallen below its LOW
-	EventBudgetEmpty                       // a key waits for a budget that does not cover its next message
-	EventLost                              // events were dropped because the listener was too slow
-	EventProgress                          // a consumer has said how far its work on a message is
+	EventEnqueued    = event.Enqueued
+	EventReady       = event.Ready
+	EventEmpty       = event.Empty
+	EventAcked       = event.Acked
+	EventFailed      = event.Failed
+	EventDead        = event.Dead
+	EventCreated     = event.Created
+	EventAltered     = event.Altered
+	EventDeleted     = event.Deleted
+	EventBound       = event.Bound
+	EventUnbound     = event.Unbound
+	EventBreaker     = event.Breaker
+	EventBudgetLow   = event.BudgetLow
+	EventBudgetEmpty = event.BudgetEmpty
+	EventLost        = event.Lost
+	EventProgress    = event.Progress
 )
 
 // EventKinds lists all kinds in the order of their bits.
-func EventKinds() []EventKind {
-	return []EventKind{
-		EventEnqueued, EventReady, EventEmpty, EventAcked, EventFailed, EventDead, EventCreated, EventAltered, EventDeleted, EventBound, EventUnbound, EventBreaker, EventBudgetLow, EventBudgetEmpty, EventLost, EventProgress,
-	}
-}
+func EventKinds() []EventKind { return event.Kinds() }
 
-// String returns the name of a kind, or the names of a set joined by "|".
-func (k EventKind) String() string {
-	names := map[EventKind]string{
-		EventEnqueued: "enqueued", EventReady: "ready", EventEmpty: "empty", EventAcked: "acked", EventFailed: "failed", EventDead: "dead",
-		EventCreated: "created", EventAltered: "altered", EventDeleted: "deleted", EventBound: "bound", EventUnbound: "unbound",
-		EventBreaker: "breaker", EventBudgetLow: "budget_low", EventBudgetEmpty: "budget_empty", EventLost: "lost",
-		EventProgress: "progress",
-	}
-	if name, one := names[k]; one {
-		return name
-	}
-	var all []string
-	for _, one := range EventKinds() {
-		if k&one != 0 {
-			all = append(all, names[one])
-		}
-	}
-	return strings.Join(all, "|")
-}
-
-// Event reports something that has happened. It is sent after the commit of its batch and is
-// then as durable as a reply, except for EventBreaker, EventProgress and EventLost, which are not stored.
-// Fields that do not apply to the kind are zero.
-type Event struct {
-	Kind  EventKind
-	Time  time.Time // time of the turn
-	Queue string
-
-	ID      ID        // of the message
-	Fence   uint64    // number of the last delivery; 0: there was none
-	Key     string    // fairness key of the message
-	Attempt uint32    // number of the attempt that failed, from 1
-	Error   string    // error text of the failure
-	ReadyAt time.Time // when the message is ready again
-	Reason  string    // why the message is dead: attempts, nack, on_failure, ttl
-	DLQ     string    // queue that a dead message was moved to; "": it was dropped
-
-	Hook  hook.Kind
-	State hook.BreakerState
-
-	Count uint64 // number of dropped events
-
-	Progress string // how far the work on the message is
-
-	Topic string // that the queue was bound to
-
-	Budget             string
-	Balance, Available int64 // of the budget
-}
-
-// events holds the kinds of events that have subscribers, and the events of the open batch.
-// No decision of a turn depends on it.
+// events holds the events of the open batch, and queues whose state may have changed in a turn.
 type events struct {
-	wanted EventKind
-	open   []Event  // of the open batch, in order
+	event.Open
+
 	ready  []*queue // have gained a key in an open class in this turn
 	shrunk []*queue // have lost a message in this turn, and may be empty
 }
@@ -242,19 +188,19 @@ type Want struct{ Kinds EventKind }
 
 // Apply sets the kinds of events that are emitted.
 func (w Want) Apply(tx *Tx) error {
-	tx.core.out.events.wanted = w.Kinds
+	tx.core.out.events.Want(w.Kinds)
 	return nil
 }
 
 // subscribed reports whether one of the kinds has a subscriber. An event without subscribers
 // costs only this test.
-func (c *core) subscribed(kinds EventKind) bool { return c.out.events.wanted&kinds != 0 }
+func (c *core) subscribed(kinds EventKind) bool { return c.out.events.Subscribed(kinds) }
 
 // emit adds an event to the open batch. It is sent after the commit; a failed commit drops it.
 func (c *core) emit(ev Event) {
 	if c.subscribed(ev.Kind) {
 		ev.Time = unix(c.now)
-		c.out.events.open = append(c.out.events.open, ev)
+		c.out.events.Add(ev)
 	}
 }
 
@@ -319,7 +265,10 @@ func (c *core) emitQueueStates() {
 }
 
 // drop drops the events of a batch that is not committed.
-func (e *events) drop() { e.open, e.ready, e.shrunk = nil, nil, nil }
+func (e *events) drop() {
+	e.Take()
+	e.ready, e.shrunk = nil, nil
+}
 
 // HookTurned is the call that reports a new state of a hook's breaker.
 type HookTurned struct {

@@ -89,7 +89,7 @@ func (s *Stepper) Elapsed() time.Duration { return s.now.Sub(s.start) }
 func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
 
 // Want is loop.Engine.Want, in force at once.
-func (s *Stepper) Want(kinds EventKind) { s.core.out.events.wanted = kinds }
+func (s *Stepper) Want(kinds EventKind) { s.core.out.events.Want(kinds) }
 
 // HookTurned is loop.Engine.HookTurned.
 func (s *Stepper) HookTurned(h hook.Hook, state hook.BreakerState) { s.post(HookTurned{h, state}) }

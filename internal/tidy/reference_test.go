@@ -18,9 +18,9 @@ import (
 // Every kind of event is in the reference. Pages about commands, settings and metrics are generated
 // from their tables, and tests beside these tables compare them.
 func TestTheReferenceHasEveryKindOfEvent(t *testing.T) {
-	_, table, _ := strings.Cut(document(t, "engine/outbox.go"), "EventEnqueued:")
-	table, _, _ = strings.Cut("EventEnqueued:"+table, "}")
-	kinds := regexp.MustCompile(`Event\w+:\s*"(\w+)"`).FindAllStringSubmatch(table, -1)
+	_, table, _ := strings.Cut(document(t, "engine/event/event.go"), "names := map[Kind]string{")
+	table, _, _ = strings.Cut(table, "}")
+	kinds := regexp.MustCompile(`\w+:\s*"(\w+)"`).FindAllStringSubmatch(table, -1)
 	if len(kinds) < 10 {
 		t.Fatalf("found the kinds %q", kinds)
 	}
