@@ -108,7 +108,7 @@ func (tx *Tx) Stats() Stats {
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Instances: c.order.Instances(),
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.Stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
 		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
-		ClockBehind: time.Duration(c.time.behind), Memory: c.health.memory, InUse: c.held(),
+		ClockBehind: c.time.Behind(), Memory: c.health.memory, InUse: c.held(),
 	}
 }
 

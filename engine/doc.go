@@ -69,7 +69,7 @@
 //	changes/ reading.go              a package: what happens while others read; reads of messages of any status
 //	search/ browse.go                a package: filters, pages and cursors; commands that show messages
 //	snapshot.go                      what connections read of the engine
-//	time.go                          the time that a start begins with; the calendar
+//	clock/ time.go                   a package: the time, which never goes back, and the calendar; the component that writes it
 //	recover.go                       rebuilding memory from the store
 //	invariants.go                    the checks of the invariants below
 //

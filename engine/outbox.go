@@ -98,7 +98,7 @@ func (c *core) cut() *Work {
 		tasks: c.out.released, jobs: c.out.jobs, events: c.out.events.Take(),
 	}
 	if c.out.batch.Len() > 0 {
-		c.time.stamp(c)
+		c.time.PutAlong(c.now, c.cfg.KeepTime, c.out.batch)
 		w.batch = c.out.batch
 		c.out.batch, c.out.spare = c.out.spare, nil
 		if c.out.batch == nil {

@@ -175,8 +175,8 @@ func (c *core) recoverState() error {
 	}
 	c.queues.nextNumber = max(uint32(next), 1)
 	now, err := c.number(storage.StateNow)
-	c.time.kept = int64(now)
-	c.now = max(c.now, c.time.kept)
+	c.time.Recover(int64(now))
+	c.now = max(c.now, int64(now))
 	return err
 }
 

@@ -86,8 +86,8 @@ func (c *core) deliver(cl *Client, queues []*queue, req *LeaseRequest, served bo
 	if req.SameKey {
 		most = 1 // the others follow it
 	}
-	turn := c.waits.rotations.of(queues)
-	at := turn.start(queues)
+	turn := c.waits.rotation(queues)
+	at := turn.Start(queues)
 	for empty := 0; empty < len(queues) && len(ds) < most; at++ {
 		q := queues[at%len(queues)]
 		m := c.take(q, served)
@@ -96,7 +96,7 @@ func (c *core) deliver(cl *Client, queues []*queue, req *LeaseRequest, served bo
 			continue
 		}
 		empty = 0
-		turn.served(q)
+		turn.Served(q)
 		if ds == nil {
 			ds = make([]*Delivery, 0, min(req.Count, q.order.Keys()*4+16))
 		}

@@ -61,7 +61,7 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 		return nil, err
 	}
 	if reached := s.machine.Now(); reached.After(now) { // see package loop, clock
-		s.core.time.setBehind(reached.Sub(now))
+		s.core.time.SetBehind(reached.Sub(now))
 		s.now = reached
 	}
 	count(s.post)
@@ -70,7 +70,7 @@ func NewStepper(cfg Config, store Store, now time.Time) (*Stepper, error) {
 }
 
 // wall is the time of the system clock.
-func (s *Stepper) wall() int64 { return s.now.UnixNano() - s.core.time.behind }
+func (s *Stepper) wall() int64 { return s.core.time.Calendar(s.now.UnixNano()) }
 
 // Now returns the stepper's time.
 func (s *Stepper) Now() time.Time { return s.now }
@@ -158,7 +158,7 @@ func (s *Stepper) Do(tasks ...*Task) {
 
 // turn runs a turn and releases its early replies.
 func (s *Stepper) turn(tasks []*Task) {
-	s.machine.Turn(s.now, time.Duration(s.core.time.behind), tasks)
+	s.machine.Turn(s.now, s.core.time.Behind(), tasks)
 	s.largest = max(s.largest, s.core.tasks.budget.Spent)
 	if early := s.machine.TakeEarly(nil); s.core.cfg.Confirm == nil {
 		s.release(early)

@@ -92,7 +92,7 @@ func TestTheCalendarWaitsForAClockThatWasSetBack(t *testing.T) {
 	w.must(func(tx *Tx) error { return tx.SetBudget("b", &BudgetOptions{Refill: r}) })
 	w.Advance(time.Minute)
 	wantTicks(t, w.drained("q"), 40)
-	w.core.time.setBehind(time.Hour)
+	w.core.time.SetBehind(time.Hour)
 	w.Advance(time.Hour)
 	wantTicks(t, w.drained("q"))
 	w.put(&Enqueue{Queue: "q", At: w.Now().Add(-30 * time.Minute).UnixNano()}) // in half an hour, by the system clock
@@ -101,5 +101,5 @@ func TestTheCalendarWaitsForAClockThatWasSetBack(t *testing.T) {
 	}
 	w.Advance(time.Minute)
 	wantTicks(t, w.drained("q"), 100)
-	w.core.time.setBehind(0)
+	w.core.time.SetBehind(0)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/faisca/fila/engine/consumers"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/rotation"
 )
 
 // waitSet holds the parked tasks. A call that cannot continue parks its task with the kind of
@@ -42,9 +43,10 @@ import (
 // the lines and its end; parked for something else it leaves them. A parked task blocks the
 // later tasks of its client. A recovery queues all of them again (unparkAll).
 type waitSet struct {
-	timed     intrusive.Heap[*wait] // waits with an end
-	parked    map[uint64]*Task      // by id of the client
-	rotations rotations
+	timed     intrusive.Heap[*wait]      // waits with an end
+	parked    map[uint64]*Task           // by id of the client
+	rotations rotation.Rotations[*queue] // of the lists of queues that leases have named
+	key       []byte                     // scratch
 
 	unblocked []*Task // were queued behind a task that is no longer blocked
 
@@ -307,58 +309,16 @@ func (l Leave) Apply(tx *Tx) error {
 // list has ended, whichever client made it. Leases of different lists that share a queue do
 // not affect each other's rotation.
 
-// rotationsMax bounds the rotations in memory. Beyond it, the oldest one is dropped: that list
-// of queues starts with its first queue again.
-const rotationsMax = 4096
-
-// rotations holds the rotations of the lists of queues that leases have named.
-type rotations struct {
-	bySet map[string]*rotation // by the numbers of the queues
-	sets  []string             // keys of bySet, the oldest first
-	key   []byte               // scratch
-}
-
-// rotation is the position in a list of queues.
-type rotation struct{ last *queue } // the queue that delivered last
-
-// of returns the rotation of a list of queues, which it creates if there is none; nil for a
-// single queue.
-func (r *rotations) of(queues []*queue) *rotation {
+// rotation returns the rotation of a list of queues, nil for a single queue.
+func (w *waitSet) rotation(queues []*queue) *rotation.Rotation[*queue] {
 	if len(queues) < 2 {
 		return nil
 	}
-	r.key = r.key[:0]
+	w.key = w.key[:0]
 	for _, q := range queues {
-		r.key = binary.BigEndian.AppendUint32(r.key, q.no)
+		w.key = binary.BigEndian.AppendUint32(w.key, q.no)
 	}
-	if turn := r.bySet[string(r.key)]; turn != nil {
-		return turn
-	}
-	if len(r.sets) >= rotationsMax {
-		delete(r.bySet, r.sets[0])
-		r.sets = r.sets[1:]
-	}
-	if r.bySet == nil {
-		r.bySet = map[string]*rotation{}
-	}
-	set, turn := string(r.key), &rotation{}
-	r.bySet[set], r.sets = turn, append(r.sets, set)
-	return turn
-}
-
-// start returns the index of the queue to begin with, which may be the length of the list.
-func (r *rotation) start(queues []*queue) int {
-	if r == nil || r.last == nil {
-		return 0
-	}
-	return slices.Index(queues, r.last) + 1
-}
-
-// served records that a queue has delivered.
-func (r *rotation) served(q *queue) {
-	if r != nil {
-		r.last = q
-	}
+	return w.rotations.Of(w.key)
 }
 
 // waitingTasks returns the parked tasks: first those in the lines of queues, the oldest

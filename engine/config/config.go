@@ -90,7 +90,7 @@ type Config struct {
 	// process that was stopped. While it cannot know, it blocks. An error says that another node leads or may
 	// lead, and halts the engine. It is called on a goroutine of its own, once at a time.
 	Confirm func() error
-	// KeepTime writes the time of the turn with each batch, not only now and then (time.go): the
+	// KeepTime writes the time of the turn with each batch, not only now and then (package clock): the
 	// time does not go back at all where another node takes over.
 	KeepTime bool
 
