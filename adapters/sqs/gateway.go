@@ -143,6 +143,7 @@ func (g *Gateway) Server() *fasthttp.Server {
 	return &fasthttp.Server{
 		Handler:                      g.serve,
 		ErrorHandler:                 g.refuse,
+		Logger:                       logger(g.cfg.Failed),
 		ReadBufferSize:               headerMax,
 		MaxRequestBodySize:           2 * bodyMax, // more than bodyMax is read, so that the error arrives
 		ReadTimeout:                  time.Minute,
@@ -153,6 +154,11 @@ func (g *Gateway) Server() *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 	}
 }
+
+// logger passes on what the server logs.
+type logger func(error)
+
+func (l logger) Printf(format string, args ...any) { l(fmt.Errorf(format, args...)) }
 
 // refuse answers what is no request.
 func (g *Gateway) refuse(r *fasthttp.RequestCtx, err error) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,27 +69,27 @@ func (p *pipelines) sends(t *testing.T, want ...string) {
 func TestALaneGathersWhileAPipelineIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := laneTo(t)
-		done := 0
+		var done atomic.Int64
 		for _, names := range [][]string{{"a"}, {"b", "c"}, {"d", "e"}} {
 			go func() {
 				l.do(commands(names...)...)
-				done++
+				done.Add(1)
 			}()
 			synctest.Wait()
 		}
 		p.sends(t, "a")
-		if len(p.sent) > 0 || done > 0 {
+		if len(p.sent) > 0 || done.Load() > 0 {
 			t.Fatal("the others do not wait")
 		}
 		p.answer <- nil
 		p.sends(t, "b", "c", "d", "e")
-		if done != 1 {
-			t.Fatalf("%d requests are done, want the first one", done)
+		if n := done.Load(); n != 1 {
+			t.Fatalf("%d requests are done, want the first one", n)
 		}
 		p.answer <- nil
 		synctest.Wait()
-		if done != 3 || l.running != 0 {
-			t.Fatalf("%d requests are done, %d pipelines are under way", done, l.running)
+		if n := done.Load(); n != 3 || l.running != 0 {
+			t.Fatalf("%d requests are done, %d pipelines are under way", n, l.running)
 		}
 	})
 }
