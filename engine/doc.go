@@ -62,7 +62,7 @@
 //	settings/ settings.go            a package: configuration, users, settings of keys, holds, acts; commands about them
 //	cron/                            a package: recurring messages, their ticks, and what becomes of missed ones
 //	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
-//	scripts/ hooks.go                a package: the histories of hooks; commands about scripts
+//	scripts/ hooks.go                a package: compiling hooks, and their histories; commands about scripts
 //	topic/ topic.go                  a package: topics and the bindings of queues to them; commands about them
 //	publish.go                       a message for all queues that are bound to a topic
 //	body/ bodies.go                  a package: which bodies no message holds; payloads that messages of several queues share

@@ -8,6 +8,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/keytable"
+	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
@@ -334,9 +335,9 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 		return a.known
 	}
 	if a.ignored {
-		r := rejection{hook: req.hook, at: c.now, field: "delay_ms", value: req.hookDelay.Milliseconds()}
+		r := scripts.Rejection{Hook: req.hook, At: c.now, Field: "delay_ms", Value: req.hookDelay.Milliseconds()}
 		if !q.ordered() {
-			r.ttl = time.Duration(a.expires - c.now)
+			r.TTL = time.Duration(a.expires - c.now)
 		}
 		c.reportRejected(r)
 	}

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"fmt"
-	"time"
-
+	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -82,42 +80,24 @@ func (c *core) times(a *admission, req *Enqueue) (err error) {
 
 // rejections is the job that reports to hooks what the engine has ignored of their decisions. It
 // runs off the loop because a hook takes a lock to count.
-type rejections struct{ all []rejection }
-
-// rejection is a field of a hook's decision that the queue cannot follow: a delay that ends after
-// the message's time to live, or a delay or priority in an ordered queue.
-type rejection struct {
-	hook  hook.Hook
-	at    int64
-	field string // of the result
-	value int64
-	ttl   time.Duration // of the message; 0: the queue is ordered
-}
+type rejections struct{ all []scripts.Rejection }
 
 // reportRejected has the hook count an error. The reports of one batch share a job.
-func (c *core) reportRejected(r rejection) {
+func (c *core) reportRejected(r scripts.Rejection) {
 	if n := len(c.out.jobs); n > 0 {
 		if u, ok := c.out.jobs[n-1].(*rejections); ok {
 			u.all = append(u.all, r)
 			return
 		}
 	}
-	c.out.jobs = append(c.out.jobs, &rejections{[]rejection{r}})
+	c.out.jobs = append(c.out.jobs, &rejections{[]scripts.Rejection{r}})
 }
 
 // do implements job.
 func (u *rejections) do(Store) {
 	for i := range u.all {
-		r := &u.all[i]
-		r.hook.Rejected(unix(r.at), r.why())
+		u.all[i].Report()
 	}
-}
-
-func (r *rejection) why() string {
-	if r.ttl == 0 {
-		return fmt.Sprintf("result field '%s' is %d, the queue is ordered and ignores it", r.field, r.value)
-	}
-	return fmt.Sprintf("result field '%s' is %d, it must be less than the time to live of the message, %d ms", r.field, r.value, r.ttl.Milliseconds())
 }
 
 // Apply implements Call. Nothing follows from the reports.

@@ -1,20 +1,13 @@
 package engine
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"slices"
-	"time"
 
-	"github.com/faisca/fila/engine/internal/records"
 	"github.com/faisca/fila/engine/plan"
 	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
-
-var errNoScripts = errors.New("this broker was built without scripts")
 
 // CompileScript compiles a source to a hook, without loading it into a queue. It runs on the
 // caller's goroutine and costs the loop nothing. It may have to wait for other loads, see
@@ -29,36 +22,7 @@ func (p *Preparer) CompileScript(by hook.Caller, kind hook.Kind, source string) 
 
 // loadScript is CompileScript.
 func loadScript(cfg *Config, by hook.Caller, kind hook.Kind, source string) (hook.Hook, error) {
-	return compileScript(cfg, kind, source, func(kind hook.Kind, source string) (hook.Hook, error) {
-		return cfg.Scripts.Load(by, kind, source)
-	})
-}
-
-// restoreScript compiles a source that was accepted before, at a start.
-func restoreScript(cfg *Config, kind hook.Kind, source string) (hook.Hook, error) {
-	return compileScript(cfg, kind, source, func(kind hook.Kind, source string) (hook.Hook, error) {
-		return cfg.Scripts.Restore(kind, source)
-	})
-}
-
-// compileScript compiles a source by a method of hook.Loader.
-func compileScript(cfg *Config, kind hook.Kind, source string, load func(hook.Kind, string) (hook.Hook, error)) (hook.Hook, error) {
-	if cfg.Scripts == nil {
-		return nil, errNoScripts
-	}
-	if len(source) > cfg.Limits.Script {
-		return nil, fmt.Errorf("%w: script of %d bytes, the limit is %d", ErrTooBig, len(source), cfg.Limits.Script)
-	}
-	h, err := load(kind, source)
-	switch {
-	case errors.Is(err, hook.ErrGone):
-		return nil, ErrClientGone
-	case errors.Is(err, hook.ErrBusy):
-		return nil, ErrBusy
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrScript, err)
-	}
-	return h, nil
+	return scripts.Compile(cfg.Scripts, by, kind, source, cfg.Limits.Script)
 }
 
 // LoadScript gives a queue a compiled hook, in place of an earlier one of the same kind.
@@ -72,7 +36,7 @@ func (tx *Tx) LoadScript(queue string, h hook.Hook, user string) error {
 	if err != nil {
 		return err
 	}
-	c.keepVersions(q, h, user)
+	c.scripts.loaded(c, q, h, user)
 	*q.source(h.Kind()) = h.Source()
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withHook(q.name, h.Kind(), h)
@@ -117,10 +81,9 @@ func (c *core) recoverScripts() {
 				all.by[kind] = before.by[kind]
 				continue
 			}
-			h, err := restoreScript(&c.cfg, kind, src)
+			h, err := scripts.Restore(c.cfg.Scripts, kind, src, c.cfg.Limits.Script)
 			if err != nil {
 				c.cfg.Log.Error().Err(err).Str("queue", name).Stringer("hook", kind).Msg("script failed to load; using safe decisions")
-				h = brokenHook{kind: kind, source: src, err: err}
 			}
 			all.by[kind] = h
 		}
@@ -131,39 +94,6 @@ func (c *core) recoverScripts() {
 	fresh.hooks = hooks.Map
 	c.out.snapshot = fresh
 }
-
-// brokenHook replaces a hook whose script was accepted once and does not load any more. It
-// makes the safe decisions and reports why.
-type brokenHook struct {
-	kind   hook.Kind
-	source string
-	err    error
-}
-
-func (h brokenHook) Kind() hook.Kind { return h.kind }
-func (h brokenHook) Source() string  { return h.source }
-func (h brokenHook) Version() string { return "" }
-
-func (h brokenHook) OnEnqueue(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.EnqueueDecision, error) {
-	return hook.SafeEnqueue(), h.err
-}
-
-func (h brokenHook) OnFailure(time.Time, *hook.Message, hook.View, hook.Bounds) (hook.FailureDecision, error) {
-	return hook.FailureDecision{}, h.err
-}
-
-func (h brokenHook) Rejected(time.Time, string) {} // safe decisions have no delay to reject
-func (h brokenHook) Failing() bool              { return true }
-
-func (h brokenHook) Stats(time.Time) hook.Stats {
-	return hook.Stats{State: hook.BreakerOpen, LastError: h.err.Error()}
-}
-
-func (h brokenHook) Try(*hook.Message, hook.View, hook.Bounds) hook.Trial {
-	return hook.Trial{Err: h.err}
-}
-
-// Package scripts has the histories of hooks. They outlive the hooks and end with their queues.
 
 // ScriptHistoryMax is how many sources the history of a hook has. Config.HistoryBytes bounds
 // all histories together: beyond it the oldest sources of all queues are forgotten.
@@ -183,78 +113,14 @@ func (t *scriptTable) check(c *core, bad report) {
 	t.Check(func(queue string) bool { return c.queues.byName[queue] != nil }, scripts.Report(bad))
 }
 
-// hookOf names a hook of a queue.
-func hookOf(queue string, kind hook.Kind) scripts.Hook {
-	return scripts.Hook{Queue: queue, Kind: kind.String()}
+// loaded adds a hook that is being loaded to its history.
+func (t *scriptTable) loaded(c *core, q *queue, h hook.Hook, user string) {
+	t.Loaded(c.out.batch, q.name, h, c.out.snapshot.Hook(q.name, h.Kind()), user, c.now, c.cfg.HistoryBytes)
 }
 
-// keepVersions adds a hook that is being loaded to its history, and before that the hook that
-// it replaces if there is no history yet: it is older than histories are.
-func (c *core) keepVersions(q *queue, h hook.Hook, user string) {
-	before := c.out.snapshot.Hook(q.name, h.Kind())
-	if before != nil && before.Version() != "" && len(c.scripts.Of(hookOf(q.name, h.Kind()))) == 0 {
-		c.keepVersion(q, before, "", 0)
-	}
-	c.keepVersion(q, h, user, c.now)
-}
-
-func (c *core) keepVersion(q *queue, h hook.Hook, user string, at int64) {
-	rec := storage.Script{Source: h.Source(), Version: h.Version(), LoadedAt: at, User: user}
-	value := rec.Append(nil)
-	v, forgotten := c.scripts.Keep(hookOf(q.name, h.Kind()), &rec, len(value), c.cfg.HistoryBytes)
-	c.out.batch.Put(storage.State, v.Key(), value)
-	c.deleteVersions(forgotten)
-}
-
-// deleteVersions deletes sources that histories have forgotten.
-func (c *core) deleteVersions(forgotten []*scripts.Version) {
-	for _, v := range forgotten {
-		c.out.batch.Delete(storage.State, v.Key())
-	}
-}
-
-// forgetHistory forgets the histories of a queue.
-func (c *core) forgetHistory(q *queue) {
-	for _, kind := range []hook.Kind{hook.OnEnqueue, hook.OnFailure} {
-		c.deleteVersions(c.scripts.Forget(hookOf(q.name, kind)))
-	}
-}
-
-// recoverHistories reads the histories of all hooks. Those of queues that are gone, as an older
-// release leaves them, are deleted by start.
-func (c *core) recoverHistories() error {
-	type version struct {
-		of    scripts.Hook
-		no    uint64
-		rec   storage.Script
-		bytes int
-	}
-	var all []version
-	err := records.Each(c.store, "script", storage.StateScript, 3, func(name []string, value []byte) error {
-		kind, known := hook.ParseKind(name[1])
-		no, err := storage.DecodeUint([]byte(name[2]))
-		if err != nil || !known || no == 0 {
-			return storage.ErrCorrupt
-		}
-		v := version{of: hookOf(name[0], kind), no: no, bytes: len(value)}
-		if err := v.rec.Decode(value); err != nil {
-			return err
-		}
-		if c.queues.byName[name[0]] == nil {
-			c.deleteAtStart(storage.StateScript, name)
-			return nil
-		}
-		v.rec.Source = ""
-		all = append(all, v)
-		return nil
-	})
-	slices.SortFunc(all, func(a, b version) int { return cmp.Compare(a.no, b.no) })
-	for i := range all {
-		if err := c.scripts.Restore(all[i].of, all[i].no, &all[i].rec, all[i].bytes); err != nil {
-			return fmt.Errorf("two scripts have the number %d: %w", all[i].no, err)
-		}
-	}
-	return err
+// recover reads the histories of all hooks. Those of queues that are gone are deleted by start.
+func (t *scriptTable) recover(c *core) error {
+	return t.ReadAll(c.store, func(queue string) bool { return c.queues.byName[queue] != nil }, func(parts []string) { c.deleteAtStart(storage.StateScript, parts) })
 }
 
 // ScriptHistory is a request for the history of a hook.
@@ -270,13 +136,7 @@ type ScriptHistory struct {
 const historyReads = 10
 
 // ScriptVersion is a source in the history of a hook.
-type ScriptVersion struct {
-	Version  string    // that of the compiled hook
-	LoadedAt time.Time // zero: before the broker kept histories
-	User     string    // that loaded it; "": not known
-	Current  bool      // it is the hook of the queue now
-	Source   string
-}
+type ScriptVersion = scripts.Shown
 
 // ScriptHistory returns the history of a hook, the newest source first. The sources are read
 // off the loop, and the task parks meanwhile (ErrWouldBlock). Errors: an unknown queue, errors
@@ -287,17 +147,15 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, now := req.read, c.scripts.Of(hookOf(q.name, req.Kind))
+	r, now := req.read, c.scripts.Of(scripts.Name(q.name, req.Kind))
 	if tx.atomic {
 		return nil, errWaits
 	}
-	// A source that is loaded, or loaded again, while the history is read has a record that the reader has
-	// not seen: the history of now is read then.
-	if r == nil || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.has(now) {
-		r = &scriptRead{epoch: c.epoch, versions: slices.Clone(now)}
+	if r == nil || r.epoch != c.epoch || r.err == nil && req.reads < historyReads && !r.Has(now) { // the history of now is read
+		r = &scriptRead{epoch: c.epoch, History: scripts.NewHistory(now)}
 		req.reads++
 		return nil, tx.awaitRead(func(store Store) func() {
-			r.sources, r.err = scripts.Read(store, r.versions)
+			r.err = r.Read(store)
 			return func() { req.read = r }
 		})
 	}
@@ -308,25 +166,14 @@ func (tx *Tx) ScriptHistory(req *ScriptHistory) ([]ScriptVersion, error) {
 	if h := c.out.snapshot.Hook(req.Queue, req.Kind); h != nil {
 		current = h.Version()
 	}
-	var list []ScriptVersion
-	for i, v := range slices.Backward(r.versions) {
-		if r.sources[i] == "" {
-			continue // forgotten before it was read
-		}
-		s := ScriptVersion{Version: v.Version, User: v.User, Current: v.Version == current, Source: r.sources[i]}
-		if v.At != 0 {
-			s.LoadedAt = time.Unix(0, v.At)
-		}
-		list = append(list, s)
-	}
-	return list, nil
+	return r.Shown(current), nil
 }
 
 // ScriptSource returns a source of the history of a hook; "": there is none of that version, or
 // no such queue. It reads the store on the caller's goroutine and costs the loop nothing. A
 // source that is being loaded need not be there yet, see Settle. Safe for concurrent use.
 func (p *Preparer) ScriptSource(queue string, kind hook.Kind, version string) (string, error) {
-	return scripts.Source(p.store, hookOf(queue, kind), version)
+	return scripts.Source(p.store, scripts.Name(queue, kind), version)
 }
 
 // RollbackScript loads a source of the history of a hook again, as LoadScript does. h is the
@@ -337,7 +184,7 @@ func (tx *Tx) RollbackScript(queue string, kind hook.Kind, version string, h hoo
 	if err != nil {
 		return err
 	}
-	if h == nil || tx.core.scripts.Get(hookOf(q.name, kind), version) == nil {
+	if h == nil || tx.core.scripts.Get(scripts.Name(q.name, kind), version) == nil {
 		return fmt.Errorf("%w: the history of %s of %q has no version %.80q, FILA.SCRIPT HISTORY shows those it has", ErrInvalid, kind, queue, version)
 	}
 	return tx.LoadScript(queue, h, user)
@@ -345,13 +192,7 @@ func (tx *Tx) RollbackScript(queue string, kind hook.Kind, version string, h hoo
 
 // scriptRead is the sources of a history.
 type scriptRead struct {
-	epoch    uint64
-	versions []*scripts.Version
-	sources  []string // by version; "": it is not in the store any more
-	err      error
-}
-
-// has reports whether the sources of these versions have been read.
-func (r *scriptRead) has(versions []*scripts.Version) bool {
-	return slices.Equal(r.versions, versions) && !slices.Contains(r.sources, "")
+	epoch uint64
+	scripts.History
+	err error
 }

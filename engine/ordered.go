@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/scripts"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -178,7 +179,7 @@ func (q *queue) checkOrder(req *Enqueue) error {
 func (c *core) rankOf(q *queue, req *Enqueue) uint8 {
 	p := req.Priority
 	if h := req.hookPriority; h != nil && q.ordered() {
-		c.reportRejected(rejection{hook: req.hook, at: c.now, field: "priority", value: int64(*h)})
+		c.reportRejected(scripts.Rejection{Hook: req.hook, At: c.now, Field: "priority", Value: int64(*h)})
 	} else if h != nil {
 		p = h
 	}

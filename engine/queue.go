@@ -296,7 +296,7 @@ func (c *core) removeQueue(q *queue) {
 	q.tellAll(c, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))
 	c.detachAll(q)
 	q.settings.Abandon(c.out.batch)
-	c.forgetHistory(q)
+	c.scripts.Drop(c.out.batch, q.name)
 	c.leaveTopics(q.name)
 	c.out.batch.Delete(storage.Queues, []byte(q.name))
 	histories := storage.AppendStateKey(nil, storage.StateKeyHistory, q.name)

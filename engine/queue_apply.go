@@ -210,7 +210,7 @@ func (p *queuePlan) applyQueue(s *plan.Step) {
 			continue
 		}
 		if old := c.out.snapshot.Hook(name, hook.Kind(kind)); old == nil || old.Source() != h.Source() {
-			c.keepVersions(q, h, p.set.User)
+			c.scripts.loaded(c, q, h, p.set.User)
 		}
 		c.out.snapshot = c.out.snapshot.withHook(name, hook.Kind(kind), h)
 	}

@@ -63,7 +63,7 @@ func (c *core) recover() error {
 	if err := c.recoverTopics(); err != nil {
 		return fmt.Errorf("recover topics: %w", err)
 	}
-	if err := c.recoverHistories(); err != nil {
+	if err := c.scripts.recover(c); err != nil {
 		return fmt.Errorf("recover histories of scripts: %w", err)
 	}
 	if err := c.recoverConfig(); err != nil {

@@ -1,6 +1,6 @@
-// Package scripts has the histories of hooks: of each hook of a queue the last sources that were loaded, each once, in
-// the order of their last loading. The sources are in the store only; memory has what orders and names them. The package
-// knows no queues, hooks or batches; what it forgets is for the caller to delete.
+// Package scripts compiles the sources of hooks, and has their histories: of each hook of a queue the last sources that were
+// loaded, each once, in the order of their last loading. The sources are in the store only; memory has what orders and
+// names them. What is loaded and what is forgotten is written into the batch that is given. The package knows no queues.
 package scripts
 
 import (
