@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/states"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 )
@@ -86,9 +87,9 @@ type FiguresPage struct {
 	Next   uint64         // cursor of the next page; 0: this is the last, or it is sorted
 	Behind *figures.Place // behind which the next page of a sorted listing begins; nil: this is the last
 	Queues []*QueueFigures
-	Summed int                   // queues in Sum
-	Sum    QueueFigures          // of the queues for which Figures.Sum returns true
-	States [figures.States]int64 // these queues by state
+	Summed int                  // queues in Sum
+	Sum    QueueFigures         // of the queues for which Figures.Sum returns true
+	States [states.States]int64 // these queues by state
 	// Deleted are the events and durations of all queues that had been deleted when the first
 	// page began, on that page: no queue is in them and in the listing.
 	Deleted QueueFigures
@@ -249,14 +250,15 @@ func (c *core) listedFigures(q *queue, req *Figures) *QueueFigures {
 // assess returns what is said of a queue.
 func (req *Figures) assess(c *core, q *queue) figures.Judged {
 	swept := q.figures.Swept()
-	var by *figures.ByState
+	var by *states.ByState
 	j := figures.Judged{Keys: int64(q.keys.Len()), Ready: q.counts().Ready}
 	if swept != nil {
 		if by = &swept.States; j.Ready > 0 && !swept.OldestReady.IsZero() {
 			j.Since = swept.OldestReady.UnixNano()
 		}
 	}
-	f := c.queueFacts(q, by)
+	standing := c.standing(q)
+	f := standing.Facts(by)
 	j.State = f.State()
 	if dlq := c.queues.byName[q.set.DLQ]; dlq != nil && c.queues.folded(dlq, req.May) != "" {
 		j.Dead = dlq.figures.Total
@@ -300,13 +302,14 @@ func (c *core) queueFigures(q *queue) QueueFigures {
 	if k := q.figures.Swept(); k != nil {
 		f.KeyFigures = *k
 	}
-	facts := c.queueFacts(q, f.keysByState())
+	standing := c.standing(q)
+	facts := standing.Facts(f.keysByState())
 	f.State.State = facts.State()
 	return f
 }
 
 // keysByState returns the keys of the queue by state; nil: that is not known.
-func (f *QueueFigures) keysByState() *figures.ByState {
+func (f *QueueFigures) keysByState() *states.ByState {
 	if f.SweptAt.IsZero() {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/states"
 	"github.com/faisca/fila/internal/histogram"
 	"github.com/faisca/fila/storage"
 )
@@ -86,7 +87,7 @@ func (w *world) messUp(rng *rand.Rand, keys int) {
 }
 
 func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
-	seen := [figures.KeyStates]int64{}
+	seen := [states.KeyStates]int64{}
 	for seed := range uint64(10) {
 		rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // reproducible on purpose
 		w := newWorld(t, nil)
@@ -97,12 +98,12 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 		w.core.tasks.budget.Turn = 16 + rng.IntN(turnUnits)
 		got := w.allFigures()["q"]
 
-		var states [figures.KeyStates]int64
+		var inState [states.KeyStates]int64
 		var oldest int64
 		values := [Orders]map[string]int64{{}, {}, {}, {}}
 		for k := range q.roster.All() {
 			i := c.describe(k)
-			states[i.State]++
+			inState[i.State]++
 			values[ByDepth][k.name], values[ByDelivered][k.name] = i.Depth, int64(i.Delivered)
 			if k.window.Len() > 0 {
 				since := k.window.First().since
@@ -115,15 +116,15 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 				values[ByBehind][k.name] = int64((i.FairShare - i.Share) * figures.BehindScale)
 			}
 		}
-		for i, n := range states {
+		for i, n := range inState {
 			seen[i] += n
 		}
-		found := [figures.KeyStates]int64{}
+		found := [states.KeyStates]int64{}
 		for i := range got.States {
 			found[i] = got.States[i].Keys
 		}
-		if found != states || !got.OldestReady.Equal(unix(oldest)) || !got.SweptAt.Equal(unix(c.now)) {
-			t.Errorf("seed %d: the sweep has found %v and %v, want %v and %v", seed, found, got.OldestReady, states, unix(oldest))
+		if found != inState || !got.OldestReady.Equal(unix(oldest)) || !got.SweptAt.Equal(unix(c.now)) {
+			t.Errorf("seed %d: the sweep has found %v and %v, want %v and %v", seed, found, got.OldestReady, inState, unix(oldest))
 		}
 		for by := range Orders {
 			top := got.Top[by]
@@ -145,7 +146,7 @@ func TestASweepFindsWhatDescribingEachKeyFinds(t *testing.T) {
 				}
 			}
 		}
-		if f := w.allFigures()["empty"]; f.States != (figures.ByState{}) || !f.SweptAt.IsZero() {
+		if f := w.allFigures()["empty"]; f.States != (states.ByState{}) || !f.SweptAt.IsZero() {
 			t.Errorf("seed %d: a queue without keys: %+v", seed, f.KeyFigures)
 		}
 	}

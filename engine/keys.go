@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/internal/keytable"
+	"github.com/faisca/fila/engine/internal/states"
 )
 
 // KeyInfo describes a fairness key at one moment. Counters begin at zero at a start of the
@@ -60,7 +60,7 @@ func (c *core) keyInfo(q *queue, key string) KeyInfo {
 	set, pinned := q.settings.Of(key)
 	idle := q.figures.Idle(uint64(keytable.HashOf(key)), key)
 	return KeyInfo{
-		Key: key, Weight: max(set.Weight, 1), MaxDepth: set.MaxDepth, Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: emptyReason,
+		Key: key, Weight: max(set.Weight, 1), MaxDepth: set.MaxDepth, Paused: set.Paused, Pinned: pinned, State: KeyEmpty, Reason: states.EmptyReason,
 		Delivered: idle.Delivered, Admitted: idle.Admitted, Refused: idle.Refused, Waited: idle.Waited,
 	}
 }
@@ -101,7 +101,7 @@ type Survey struct {
 	epoch   uint64
 	started bool
 	oldest  int64 // the oldest so far, Unix nanoseconds; 0: none
-	by      figures.ByState
+	by      states.ByState
 }
 
 // Survey returns the state of a queue, and the enqueue time of the oldest of the first messages of its keys, zero if it
@@ -129,7 +129,7 @@ func (tx *Tx) Survey(req *Survey) (state QueueState, oldest time.Time, err error
 			}
 		}
 		s := c.sample(k)
-		req.by.Add(&s)
+		req.by[s.State].Add(1, s.Ready, s.Since, s.Name)
 		return true
 	})
 	if yields {
@@ -139,7 +139,8 @@ func (tx *Tx) Survey(req *Survey) (state QueueState, oldest time.Time, err error
 	if req.oldest != 0 {
 		oldest = unix(req.oldest)
 	}
-	facts := c.queueFacts(q, &req.by)
+	standing := c.standing(q)
+	facts := standing.Facts(&req.by)
 	return QueueState{facts.State(), c.stateReason(q, &req.by, facts.State())}, oldest, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/states"
 	"github.com/faisca/fila/internal/queueset"
 )
 
@@ -244,7 +245,7 @@ func TestListingsOfQueuesAgreeWithTheirFigures(t *testing.T) {
 			w.wantSelected(t, all, Figures{Count: 7, Troubles: set}, func(f *QueueFigures) bool { return f.Judged.Troubles&set != 0 })
 		}
 		w.wantSelected(t, all, Figures{Count: 7, Troubles: EveryTrouble, Sort: &Sort{By: figures.ColumnTrouble}}, func(f *QueueFigures) bool { return f.Judged.Troubles != 0 })
-		for s := range KeyState(figures.States) {
+		for s := range KeyState(states.States) {
 			w.wantSelected(t, all, Figures{Count: 7, State: &s}, func(f *QueueFigures) bool { return f.State.State == s })
 		}
 		groups := new(TroubleGroups)

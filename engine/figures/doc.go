@@ -37,7 +37,6 @@
 //	key.go        Key: deliveries and the share of the last minute
 //	idle.go       statistics of keys without messages
 //	busiest.go    the keys with the most deliveries
-//	state.go      why messages are where they are: the rule of states
 //	trouble.go    what operators should look at: the rule of troubles, and queues grouped by them
 //	listing.go    pages of queues, sorted by a column
 //	sweep.go      one look at all keys, for all requests: states, the oldest message, the top keys

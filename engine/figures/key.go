@@ -1,6 +1,8 @@
 package figures
 
-import "time"
+import (
+	"time"
+)
 
 // Key is what is counted of a fairness key that has messages.
 type Key struct {

@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/states"
 )
 
 // Judged is what is said of a queue when all are listed.
 type Judged struct {
-	State    State
+	State    states.State
 	Troubles TroubleSet
 	Dead     int64 // dead messages that are shown with it
 	Ready    int64 // messages

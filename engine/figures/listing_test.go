@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/engine/internal/states"
 )
 
 // Pages of any size, in both directions, put together are all queues in their order, whatever the order in which they
@@ -106,12 +108,12 @@ func TestTheMostUrgentTroubleComesFirst(t *testing.T) {
 			t.Errorf("%v has troubles %v", more, all)
 		}
 	}
-	for s := range State(States) {
-		var f Facts
+	for s := range states.State(states.States) {
+		var f states.Facts
 		var set TroubleSet
 		f.Set(s, true)
 		set.Stopped(f)
-		if want := s.Stops() != "" && s != Gathering || s == NoConsumer; (set != 0) != want {
+		if want := s.Stops() != "" && s != states.Gathering || s == states.NoConsumer; (set != 0) != want {
 			t.Errorf("%s: troubles %v", s, slices.Collect(set.All()))
 		}
 		for x := range set.All() {

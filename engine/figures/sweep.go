@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/faisca/fila/engine/internal/states"
 )
 
 // KeyFigures are what a sweep has found about the fairness keys of a queue that have messages. The
 // slices are shared and must not be changed.
 type KeyFigures struct {
-	States      ByState          // keys in each state
+	States      states.ByState   // keys in each state
 	OldestReady time.Time        // since when the message that is ready longest is ready; zero: none in memory
 	Top         [Orders][]string // the first keys in each order, at most TopKeysMax
 	SweptAt     time.Time        // when; zero: the queue has had no key since it was created or purged
@@ -34,7 +36,7 @@ const TopKeysMax = 100
 // Add adds the figures of another queue, except for what a sum does not have.
 func (f *KeyFigures) Add(o *KeyFigures) {
 	for i := range o.States {
-		f.States[i].join(&o.States[i])
+		f.States[i].Join(&o.States[i])
 	}
 	if t := o.OldestReady; !t.IsZero() && (f.OldestReady.IsZero() || t.Before(f.OldestReady)) {
 		f.OldestReady = t
@@ -80,12 +82,12 @@ func (s *Sweep) Recent(now, age int64, end uint32) bool {
 // Sample is a fairness key with messages.
 type Sample struct {
 	Name      string
-	State     State   // not Empty
-	Depth     int64   // messages
-	Ready     int64   // of these, those that are neither leased nor delayed
-	Delivered uint64  // since the start of the broker
-	Since     int64   // when its first message in memory became ready; 0: there is none
-	Behind    float64 // how far its share is below the fair share, if it may deliver; else 0
+	State     states.State // not Empty
+	Depth     int64        // messages
+	Ready     int64        // of these, those that are neither leased nor delayed
+	Delivered uint64       // since the start of the broker
+	Since     int64        // when its first message in memory became ready; 0: there is none
+	Behind    float64      // how far its share is below the fair share, if it may deliver; else 0
 }
 
 // BehindScale makes whole numbers of differences between shares.
@@ -94,7 +96,7 @@ const BehindScale = 1e12
 // Add counts a key of the queue that is being swept.
 func (s *Sweep) Add(now int64, k Sample) {
 	s.Seen++
-	s.keys.States.Add(&k)
+	s.keys.States[k.State].Add(1, k.Ready, k.Since, k.Name)
 	s.top[ByDepth].offer(k.Depth, k.Name)
 	s.top[ByDelivered].offer(int64(k.Delivered), k.Name)
 	if k.Since != 0 {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/faisca/fila/engine/internal/states"
 )
 
 func TestTheListOfTopKeysHasTheGreatest(t *testing.T) {
@@ -52,7 +54,7 @@ func TestASweepIsSharedUntilItIsTooOld(t *testing.T) {
 		}
 		for ; s.No < s.End; s.Next() {
 			for i, n := range depths {
-				s.Add(now, Sample{Name: fmt.Sprint(i), State: State(i), Depth: n * int64(s.No), Since: now - n, Behind: float64(n)})
+				s.Add(now, Sample{Name: fmt.Sprint(i), State: states.State(i), Depth: n * int64(s.No), Since: now - n, Behind: float64(n)})
 			}
 			s.Conclude(queues[s.No-1], now)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/faisca/fila/engine/internal/states"
 )
 
 // Trouble is a reason why an operator should look at a queue.
@@ -45,13 +47,13 @@ func (t Trouble) String() string {
 
 // stopped returns the troubles that are states.
 func stopped() [6]struct {
-	State
+	states.State
 	Trouble
 } {
 	return [...]struct {
-		State
+		states.State
 		Trouble
-	}{{NoConsumer, LacksConsumer}, {NoCredit, LacksCredit}, {Held, IsHeld}, {Throttled, IsThrottled}, {Concurrency, LacksSlots}, {Ordered, WaitsForOrder}}
+	}{{states.NoConsumer, LacksConsumer}, {states.NoCredit, LacksCredit}, {states.Held, IsHeld}, {states.Throttled, IsThrottled}, {states.Concurrency, LacksSlots}, {states.Ordered, WaitsForOrder}}
 }
 
 // TroubleSet are the troubles of a queue. The zero value has none.
@@ -65,8 +67,8 @@ func (s *TroubleSet) Set(t Trouble, holds bool) {
 }
 
 // Stopped adds those of the states of a queue. One that is paused has no other.
-func (s *TroubleSet) Stopped(f Facts) {
-	if f.State() == Paused {
+func (s *TroubleSet) Stopped(f states.Facts) {
+	if f.State() == states.Paused {
 		s.Set(IsPaused, true)
 		return
 	}

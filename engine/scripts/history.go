@@ -15,7 +15,7 @@ import (
 func Name(queue string, kind hook.Kind) Hook { return Hook{Queue: queue, Kind: kind.String()} }
 
 // Loaded writes a hook that is loaded into a queue to its history. before is the hook that it replaces, if there is one: it goes
-// first if there is no history yet, as it is older than histories are. The histories have at most so many bytes.
+// first if there is no history yet, as it is older than histories are. All histories together have at most as many bytes as most says.
 func (t *Table) Loaded(b *storage.Batch, queue string, h, before hook.Hook, user string, now int64, most int) {
 	of := Name(queue, h.Kind())
 	if before != nil && before.Version() != "" && len(t.of[of]) == 0 {

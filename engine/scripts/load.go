@@ -11,7 +11,7 @@ import (
 
 var errNoScripts = errors.New("this broker was built without scripts")
 
-// Compile compiles a source of at most so many bytes to a hook. It may have to wait for other loads, see
+// Compile compiles a source to a hook; most is how many bytes it may have. It may have to wait for other loads, see
 // hook.Loader. A loader that is nil refuses all.
 //
 // Errors: ErrTooBig, ErrScript with the line if the source does not compile

@@ -1,6 +1,10 @@
-package figures
+// Package states has the rule of states: why the next message of a fairness key, or the ready messages of a queue, are where they
+// are. The engine sets what holds; the first state that holds is the state. It says so in sentences as well.
+package states
 
-import "math/bits"
+import (
+	"math/bits"
+)
 
 // State is why the next message of a fairness key, or the ready messages of a queue, are not delivered, or that they
 // are about to be.
@@ -87,19 +91,15 @@ type InState struct {
 	Key   string // the key of that message
 }
 
-// add counts a key.
-func (i *InState) add(k *Sample) {
-	i.Keys++
-	i.Ready += k.Ready
-	i.longer(k.Since, k.Name)
+// Add counts keys with so many ready messages, of which that of a key is ready longest, since 0 if none is in memory.
+func (i *InState) Add(keys, ready, since int64, key string) {
+	i.Keys += keys
+	i.Ready += ready
+	i.longer(since, key)
 }
 
-// join adds the keys of another queue.
-func (i *InState) join(o *InState) {
-	i.Keys += o.Keys
-	i.Ready += o.Ready
-	i.longer(o.Since, o.Key)
-}
+// Join adds the keys of another queue.
+func (i *InState) Join(o *InState) { i.Add(o.Keys, o.Ready, o.Since, o.Key) }
 
 // longer takes over a message that is ready longer.
 func (i *InState) longer(since int64, key string) {
@@ -110,9 +110,6 @@ func (i *InState) longer(since int64, key string) {
 
 // ByState are the keys of a queue by state.
 type ByState [KeyStates]InState
-
-// Add counts a key.
-func (b *ByState) Add(k *Sample) { b[k.State].add(k) }
 
 // Stopped returns the ready messages that are stopped, and all ready messages.
 func (b *ByState) Stopped() (stopped, ready int64) {
