@@ -202,7 +202,7 @@ func (c *core) recoverSettings() error {
 	return records.Each(c.store, "key", storage.StateKey, 2, func(name []string, v []byte) error {
 		no, key, err := settings.ParseKey(name)
 		var set storage.Key
-		if err = cmp.Or(err, set.Decode(v)); err != nil {
+		if err := cmp.Or(err, set.Decode(v)); err != nil {
 			return err
 		}
 		if q := c.queues.byNumber[no]; q != nil {

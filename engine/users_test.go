@@ -10,10 +10,6 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-func (w *world) setUsers(lines map[string]string) error {
-	return w.do(func(tx *Tx) error { return tx.SetUsers(lines) })
-}
-
 // stored returns the users in the store and their version.
 func (w *world) storedUsers() (map[string]string, uint64) {
 	w.t.Helper()

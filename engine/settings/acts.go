@@ -83,7 +83,7 @@ func ReadActs(store records.Scanner) (l Acts, err error) {
 	return l, records.Each(store, "act", storage.StateAct, 1, func(name []string, value []byte) error {
 		number, err := storage.DecodeUint([]byte(name[0]))
 		var rec storage.Act
-		if err = cmp.Or(err, rec.Decode(value)); err != nil {
+		if err := cmp.Or(err, rec.Decode(value)); err != nil {
 			return err
 		}
 		l.list = append(l.list, Act{

@@ -58,7 +58,7 @@ func TestTheRuntimeConfigurationIsBounded(t *testing.T) {
 		t.Errorf("after a restart, a byte too many: %v", err)
 	}
 	before := v
-	n := 0
+	var n int
 	if v, n = v.Without([]string{"a", "b", "none"}, &b); n != 2 {
 		t.Errorf("%d are deleted", n)
 	}

@@ -22,7 +22,7 @@ func TestNamesAreWithinTheLimits(t *testing.T) {
 		{l.QueueName, l.CheckGroupName, false},
 	} {
 		for name, want := range map[string]error{
-			"": refusals.ErrInvalid, strings.Repeat("x", kind.most): nil, strings.Repeat("x", kind.most+1): refusals.ErrTooBig, "é\xff ": nil,
+			"": refusals.ErrInvalid, strings.Repeat("x", kind.most): nil, strings.Repeat("x", kind.most+1): refusals.ErrTooBig, "é\xff": nil,
 		} {
 			if err := kind.check(name); !errors.Is(err, want) {
 				t.Errorf("a name of %d bytes: %v, want %v", len(name), err, want)

@@ -119,7 +119,12 @@ func (q *Queue) Longest(by *ByState, s State) (key string, in State, ok bool) {
 
 // ofReady reports whether a state of the queue is one of its ready messages.
 func (q *Queue) ofReady(s State) bool {
-	return s != Loading && s != Leased && s != Delayed && s != Empty && !(s == Paused && q.Paused)
+	switch s {
+	case Loading, Leased, Delayed, Empty:
+		return false
+	default:
+		return s != Paused || !q.Paused
+	}
 }
 
 // longest returns the state that a reason gives an example of: the state itself, or else the first one that stops messages.
