@@ -233,7 +233,7 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 		status = StatusDead
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: storage.PriorityMax - min(m.rank, storage.PriorityMax), record: f.m.body}
-	v.Weight, v.Progress = m.key.weight, c.leases.progressOf(m)
+	v.Weight, v.Progress = m.key.weight, c.leases.notes.Progress(m)
 	v.Group = c.groups.nameOf(m)
 	at := m.tied().firstLeased
 	if is == leased && q.keepsDone() {

@@ -347,8 +347,8 @@ func TestALeaseOnUncommittedCreditsWaitsForTheirCommit(t *testing.T) {
 				}
 			}
 			ds, err := tx.Lease(&LeaseRequest{Queues: []string{"q"}, Count: 1, Block: -1})
-			if len(ds) != 1 || ds[0].stored == credited {
-				t.Errorf("credited in the same batch: %v; %d messages, may reply early: %v", credited, len(ds), len(ds) == 1 && ds[0].stored)
+			if len(ds) != 1 || ds[0].Stored == credited {
+				t.Errorf("credited in the same batch: %v; %d messages, may reply early: %v", credited, len(ds), len(ds) == 1 && ds[0].Stored)
 			}
 			return err
 		})

@@ -50,10 +50,10 @@
 //	outbox.go work.go jobs.go        the open batch; a batch on its way to the store; what runs off the loop after it
 //	event/                           a package: what events say, and which of them have subscribers
 //	due.go                           delayed messages
-//	lease_table.go delivery.go       live leases and their records; what is handed out
+//	lease_table.go                   live leases and their records
+//	delivery/                        a package: what is handed out, receipts, and what is noted of leases in memory only
 //	consumers/ consumers.go          a package: clients that wait or hold leases; what is shown of them
 //	lease.go leases.go               the command that leases; the ends of leases
-//	lease_notes.go                   what is noted of a lease beside its state, in memory only
 //	health.go                        whether the store takes writes
 //	figures/                         a package: what is counted and shown of queues and keys
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
@@ -105,7 +105,8 @@
 //  12. A key without an edge has no backlog on disk: all of its messages are in memory or delayed.
 //  13. A key with an empty head cache and a backlog on disk has requested a read.
 //  14. A key without messages is forgotten.
-//  15. Each lease has one timer, and timers are in order. Notes are of leases, and their texts are counted.
+//  15. Each lease has one timer, and timers are in order. Notes are of leases, and their texts are counted (package
+//     delivery).
 //  16. A leased message belongs to an existing key or to a key of a purged queue. The latter
 //     are counted.
 //  17. A waiting class is in the entry of its queue at a throttle that it names. A throttle

@@ -31,9 +31,7 @@ func (t *idTable) keepEnd(c *core, m *message, value []byte) []byte {
 	if q.keepsDone() {
 		rec.Key, rec.Attempts, rec.Deliveries, rec.Consumer = m.key.name, m.attempt, m.deliveries, m.held.Name()
 		rec.FirstLeasedAt = c.firstLease(m)
-		if n := c.leases.notes[m]; n != nil {
-			rec.Headers = n.headers.get()
-		}
+		rec.Headers = c.leases.notes.Headers(m)
 	}
 	return t.PutEnd(q.idsOf(), m.id, &rec, c.out.writes(c.now))
 }

@@ -92,8 +92,8 @@ func TestARecordOfAnEndHasHeadersUpToABound(t *testing.T) {
 		}
 	}
 	w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[0].Receipt}); return err })
-	if n := w.core.leases.headers.used.Load(); n == 0 || len(w.core.leases.notes) != 1 {
-		t.Errorf("the headers of one lease have %d bytes, %d leases have notes", n, len(w.core.leases.notes))
+	if n := w.core.leases.notes.HeaderBytes(); n == 0 || w.core.leases.notes.Len() != 1 {
+		t.Errorf("the headers of one lease have %d bytes, %d leases have notes", n, w.core.leases.notes.Len())
 	}
 	w.Advance(time.Second) // writes the lease
 	w.restart()            // the second lease has no headers any more

@@ -101,7 +101,7 @@ func TestBodiesComeWithTheirPlaces(t *testing.T) {
 		if len(ds) != 1 {
 			t.Fatal("nothing to lease")
 		}
-		if ds[0].record == nil {
+		if !ds[0].Holds() {
 			alone++
 		}
 		w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[0].Receipt}); return err })
@@ -389,22 +389,10 @@ func TestIDsGrowWhateverTheClockDoes(t *testing.T) {
 	}
 }
 
-func TestReceiptsAreReadAsTheyAreWritten(t *testing.T) {
+func TestAnIDSaysWhenItWasMade(t *testing.T) {
 	id := (&idSource{rng: newCore(DefaultConfig(), storage.NewMemory()).ids.rng}).next(1_700_000_000_123_456_789, storage.KeyHash("k"), 5)
 	if ns := id.Nanos(); ns != 1_700_000_000_123_456_789 {
 		t.Errorf("the id says %d", ns)
-	}
-	r := Receipt{ID: id, Fence: 1<<40 + 7}
-	if got, err := ParseReceipt([]byte(r.String())); err != nil || got != r {
-		t.Errorf("got %v, %v", got, err)
-	}
-	for _, bad := range []string{
-		"", ":", ":1", "x", id.String() + ":", id.String() + ":01", id.String() + ":+1", id.String() + ":-1", id.String() + ":1 ",
-		id.String() + ":99999999999999999999", id.String() + ":1:1", "{" + id.String() + "}", id.String()[:35],
-	} {
-		if _, err := ParseReceipt([]byte(bad)); !errors.Is(err, ErrBadReceipt) {
-			t.Errorf("%q: %v", bad, err)
-		}
 	}
 }
 

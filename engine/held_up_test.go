@@ -384,7 +384,7 @@ func TestALeasedMessageWhoseRecordIsDamagedStaysLeased(t *testing.T) {
 	w.enqueue("q", "k", "m")
 	d := w.lease("q", 1)[0]
 	var b storage.Batch
-	b.Put(storage.Messages, d.mk.Append(nil), []byte{0xff})
+	b.Put(storage.Messages, d.Place.Append(nil), []byte{0xff})
 	if err := store.Commit(&b, true); err != nil {
 		t.Fatal(err)
 	}

@@ -252,7 +252,9 @@ func (t *leaseTable) check(c *core, bad report) {
 			break
 		}
 	}
-	c.checkNotes(bad)
+	if err := t.notes.Check(func(m *message) bool { return t.byID[m.id] == m }); err != nil {
+		bad(15, "%v", err)
+	}
 }
 
 // checkOrder verifies the order of delivery of a queue (2, 17, 20, 23), that it knows what stands at

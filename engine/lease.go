@@ -3,7 +3,9 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/faisca/fila/engine/delivery"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/storage"
 )
@@ -21,6 +23,49 @@ import (
 // Config.LeaseWriteDelay. Most leases end before that and cost no write. A crash forgets unwritten
 // leases; their messages are delivered again, which at-least-once delivery allows, under
 // higher delivery numbers (fenceBase), so that old receipts stay invalid.
+
+type (
+	// Delivery is a leased message on its way to a client.
+	Delivery = delivery.Delivery
+	// Receipt identifies one delivery of a message, see core.fenceBase.
+	Receipt = delivery.Receipt
+)
+
+// LoadBytes bounds what Load reads for other deliveries than the first.
+const LoadBytes = delivery.LoadBytes
+
+// ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
+// ErrBadReceipt.
+func ParseID(b []byte) (ID, error) { return delivery.ParseID(b) }
+
+// ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
+// is ErrBadReceipt.
+func ParseReceipt(b []byte) (Receipt, error) { return delivery.ParseReceipt(b) }
+
+// AppendID appends the text form of a message id to dst.
+func AppendID(dst []byte, id ID) []byte { return delivery.AppendID(dst, id) }
+
+// LeaseRequest asks for ready messages of one or more queues.
+type LeaseRequest struct {
+	Queues     []string
+	Count      int           // the most to deliver, at least 1; a lease never waits to reach it
+	Block      time.Duration // how long to wait for the first message; negative: not at all, 0: without limit
+	SameKey    bool          // all messages are of one key, the one whose turn it is
+	Visibility time.Duration // duration of the leases; 0: the setting of each queue
+	Consumer   string        // a name for FILA.GET and FILA.BROWSE; may be empty
+
+	parts *leaseParts // progress of a large request that takes several turns
+	reads int         // of the preflight of a transaction with SameKey
+}
+
+// leaseParts is the progress of a large lease between turns. epoch tells whether a recovery
+// has dropped the leases meanwhile; then the request restarts.
+type leaseParts struct {
+	epoch uint64
+	until int64 // deadline of a blocking request; 0: none
+	got   []*Delivery
+	key   *fairKey // of all of them with SameKey
+}
 
 // Lease delivers ready messages, alternating between the queues. Consumers that wait for
 // these queues already are served before it. Without a ready message it returns
@@ -68,7 +113,7 @@ func (tx *Tx) Lease(req *LeaseRequest) ([]*Delivery, error) {
 	}
 	if len(ds) > 0 {
 		tx.noteDelivered(ds)
-		tx.leased, tx.stored = true, !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.stored })
+		tx.leased, tx.stored = true, !tx.atomic && !slices.ContainsFunc(ds, func(d *Delivery) bool { return !d.Stored })
 		return ds, nil
 	}
 	if tx.atomic {
@@ -133,7 +178,7 @@ func (c *core) endLease(m *message) {
 	if m.expires != 0 {
 		c.restoreExpiry(m)
 	}
-	c.dropNotes(m)
+	c.endNotes(m)
 	c.keepFirstLease(m)
 	m.key.leased--
 	m.key.queue.figures.Change(figures.Messages{Leased: -1})
@@ -253,7 +298,7 @@ func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
 		return nil, tx.parkConsumer(req.Consumer, c.existingQueues(req.Queues), p.until)
 	}
 	tx.leased = len(p.got) > 0
-	tx.stored = tx.leased && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.stored })
+	tx.stored = tx.leased && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.Stored })
 	return p.got, nil
 }
 
@@ -263,7 +308,7 @@ func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
 // runs on the goroutine of the connection. It returns ErrNoMessage if the message was removed after its
 // delivery, for instance by Purge or by Ack with the bare id; the caller leaves such a delivery out of
 // the reply. Other errors are those of the store.
-func (p *Preparer) Load(ds []*Delivery) (read int, err error) { return load(ds, p.store) }
+func (p *Preparer) Load(ds []*Delivery) (read int, err error) { return delivery.Load(ds, p.store) }
 
 // existingQueues returns the named queues that have not been deleted meanwhile.
 func (c *core) existingQueues(names []string) []*queue {

@@ -4,8 +4,8 @@ import (
 	"reflect"
 
 	"github.com/faisca/fila/engine/consumers"
+	"github.com/faisca/fila/engine/delivery"
 	"github.com/faisca/fila/engine/internal/intrusive"
-	"github.com/faisca/fila/engine/internal/texts"
 	"github.com/faisca/fila/storage"
 )
 
@@ -28,14 +28,11 @@ type leaseTable struct {
 	deferred []deferredLease          // leases without a record so far, oldest first
 	register consumers.Register       // the consumers that hold them, and those that wait
 
-	notes map[*message]*leaseNotes // of the leases that have some
-	texts texts.Table              // of the notes
-	// headers counts those of the notes; nil: there were no notes so far.
-	headers *headerRoom
+	notes delivery.Leases[*message] // of the leases that have some
 }
 
 func (t *leaseTable) reset() {
-	*t = leaseTable{byID: map[ID]*message{}, texts: texts.Table{Max: progressBytesMax}}
+	*t = leaseTable{byID: map[ID]*message{}, notes: delivery.NewLeases[*message]()}
 }
 
 // next returns when the first lease expires, or the first deferred record is due.

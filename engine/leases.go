@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/faisca/fila/engine/delivery"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/internal/hook"
@@ -199,6 +200,58 @@ func (tx *Tx) Extend(queue string, r Receipt, d time.Duration) (time.Time, error
 		c.writeLease(m)
 	}
 	return time.Unix(0, m.until), nil
+}
+
+// ProgressBytes is the longest text of ExtendOptions.Progress, in bytes.
+const ProgressBytes = delivery.ProgressBytes
+
+// ExtendOptions say more about a lease than that it goes on.
+type ExtendOptions struct {
+	Progress *string // how far the work is, at most ProgressBytes; "": takes back what was said; nil: leaves it
+}
+
+// ExtendWith is Extend with options. A text that is too long is ErrTooBig, and then the lease keeps its end.
+func (tx *Tx) ExtendWith(queue string, r Receipt, d time.Duration, o ExtendOptions) (time.Time, error) {
+	if o.Progress != nil && len(*o.Progress) > ProgressBytes {
+		return time.Time{}, fmt.Errorf("%w: PROGRESS of %d bytes, the limit is %d", ErrTooBig, len(*o.Progress), ProgressBytes)
+	}
+	until, err := tx.Extend(queue, r, d)
+	if err == nil && o.Progress != nil {
+		tx.core.noteProgress(tx.core.leases.byID[r.ID], *o.Progress)
+	}
+	return until, err
+}
+
+// noteProgress notes how far the work on a leased message is.
+func (c *core) noteProgress(m *message, text string) {
+	c.leases.notes.Say(m, text)
+	c.showProgress(m, text)
+	if q := m.key.queue; c.subscribed(EventProgress) {
+		c.emit(Event{Kind: EventProgress, Queue: q.name, ID: m.id, Key: m.key.name, Progress: text})
+	}
+}
+
+// showProgress passes on how far the work is to the requests that wait for the end of the message, whose time may be
+// over before that.
+func (c *core) showProgress(m *message, text string) {
+	q := m.key.queue
+	if len(q.resultWaits) == 0 || m.key.purged() {
+		return
+	}
+	if all := q.resultWaits[m.id]; all != nil {
+		for a := all.Head(); a != nil; a = a.Next() {
+			if a.req.Result.Status == ResultPending {
+				a.req.Result.Progress = text
+			}
+		}
+	}
+}
+
+// endNotes drops the notes of a lease that ends.
+func (c *core) endNotes(m *message) {
+	if c.leases.notes.End(m) {
+		c.showProgress(m, "")
+	}
 }
 
 // Release ends leases without a failure: the messages are ready at once, in their

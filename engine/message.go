@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"unsafe"
 
 	"github.com/faisca/fila/engine/consumers"
@@ -178,61 +176,6 @@ func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 	ns := max(now, s.last+1)
 	s.last = ns
 	return storage.MakeID(ns, hash, rank, s.rng.Uint32())
-}
-
-// ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
-// ErrBadReceipt.
-func ParseID(b []byte) (ID, error) {
-	id, err := storage.ParseID(b)
-	if err != nil {
-		return ID{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
-	}
-	return id, nil
-}
-
-// ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
-// is ErrBadReceipt.
-func ParseReceipt(b []byte) (Receipt, error) {
-	text, number, fenced := bytes.Cut(b, []byte{':'})
-	id, err := ParseID(text)
-	if err != nil {
-		return Receipt{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
-	}
-	if !fenced {
-		return Receipt{ID: id, Bare: true}, nil
-	}
-	fence, ok := parseFence(number)
-	if !ok {
-		return Receipt{}, fmt.Errorf("%w: %.80q", ErrBadReceipt, b)
-	}
-	return Receipt{ID: id, Fence: fence}, nil
-}
-
-// parseFence accepts exactly what Append writes: no sign, no leading zero.
-func parseFence(b []byte) (uint64, bool) {
-	if len(b) == 0 || len(b) > 20 || b[0] == '0' || b[0] == '+' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(b), 10, 64)
-	return n, err == nil
-}
-
-// Append appends the text form to dst.
-func (r Receipt) Append(dst []byte) []byte {
-	dst = AppendID(dst, r.ID)
-	if r.Bare {
-		return dst
-	}
-	return strconv.AppendUint(append(dst, ':'), r.Fence, 10)
-}
-
-// String returns the text form, which ParseReceipt parses.
-func (r Receipt) String() string { return string(r.Append(nil)) }
-
-// AppendID appends the text form of a message id to dst.
-func AppendID(dst []byte, id ID) []byte {
-	dst, _ = id.AppendText(dst) // it never fails
-	return dst
 }
 
 // record is what the store has of a message, before it is copied into memory. readMessages

@@ -443,7 +443,7 @@ func (c *core) dropLease(m *message) {
 	c.detached.leases--
 	m.key.leased--
 	c.returnShares(m)
-	c.dropNotes(m)
+	c.endNotes(m)
 	m.lease, m.status = lease{}, gone
 }
 

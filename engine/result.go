@@ -164,7 +164,7 @@ func (tx *Tx) Result(req *ResultRequest) error {
 	if req.Result.Status != ResultPending {
 		return nil
 	}
-	if req.Result.Progress = c.leases.progressOf(c.leases.byID[req.ID]); req.Block < 0 || tx.atomic {
+	if req.Result.Progress = c.leases.notes.Progress(c.leases.byID[req.ID]); req.Block < 0 || tx.atomic {
 		return nil
 	}
 	err = tx.park(waitEnd, nil, tx.blockUntil(req.Block))

@@ -227,14 +227,14 @@ func (c *core) lease(m *message, visibility time.Duration, consumer *consumers.C
 	q.figures.Delivered(waited)
 	d := &Delivery{
 		Receipt: Receipt{ID: m.id, Fence: m.fence}, Queue: q.name, Key: m.key.name, Attempt: m.attempt, Deliveries: m.deliveries,
-		EnqueuedAt: m.id.Time(), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, mk: m.storageKey(), record: m.body,
-		stored: inOrder && c.mayReplyEarly(m),
+		EnqueuedAt: m.id.Time(), LeaseUntil: time.Unix(0, m.until), Visibility: visibility, Waited: waited, Place: m.storageKey(),
+		Stored: inOrder && c.mayReplyEarly(m),
 	}
 	if q.keepsDone() {
-		d.notes = c.leases.notesOf(m)
-		d.notes.headers.room = c.leases.headers
+		d.Notes = c.leases.notes.Keep(m)
 	}
-	d.message.Meta = m.meta() // load reuses what its record has as well, instead of allocating
+	d.Hold(m.body)
+	d.Expect(m.meta())
 	c.releaseBody(m)
 	return d
 }

@@ -168,12 +168,12 @@ const readUnits = 16
 
 // load is keep for one delivery.
 func (tx *Tx) load(d delivered) error {
-	if d.record == nil {
+	if !d.Holds() {
 		b := d.m.body
 		if b == nil {
 			var err error
-			if b, err = storage.GetMessage(tx.core.store, d.mk.Append(nil)); err != nil {
-				return fmt.Errorf("read message %s: %w", d.mk.ID, err)
+			if b, err = storage.GetMessage(tx.core.store, d.Place.Append(nil)); err != nil {
+				return fmt.Errorf("read message %s: %w", d.Place.ID, err)
 			}
 		}
 		if tx.task.shown += len(b); tx.task.shown > tx.core.cfg.ReplyBytes {
@@ -182,7 +182,7 @@ func (tx *Tx) load(d delivered) error {
 		if err := tx.afford(readUnits + len(b)/unitBytes); err != nil {
 			return err
 		}
-		d.record = b
+		d.Hold(b)
 	}
 	d.Kept = true
 	return nil

@@ -76,7 +76,7 @@ func TestAReplacementTakesThePlaceOfAMessageThatWaits(t *testing.T) {
 						}
 					}
 					d, payload := w.leaseOne()
-					if payload != "new" || d.Receipt.ID != id || len(d.Headers()) != 0 || d.message.Cost > 1 || len(d.message.Throttles) != 0 || d.message.ExpiresAt != 0 || d.Attempt != 1 {
+					if payload != "new" || d.Receipt.ID != id || len(d.Headers()) != 0 || d.Meta().Cost > 1 || len(d.Meta().Throttles) != 0 || d.Meta().ExpiresAt != 0 || d.Attempt != 1 {
 						t.Errorf("%q, %+v", payload, d)
 					}
 					w.Advance(time.Second) // its lease is written

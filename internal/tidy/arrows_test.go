@@ -20,9 +20,9 @@ import (
 // fewest arrows back up.
 func engineFiles() []string {
 	return []string{
-		"snapshot.go", "config.go", "preparer.go", "key.go", "core.go", "delivery.go", "message.go", "health.go",
+		"snapshot.go", "config.go", "preparer.go", "key.go", "core.go", "message.go", "health.go",
 		"queue.go", "meta.go", "tasks.go", "lease_table.go", "transaction.go", "consumers.go", "queue_set.go", "wait.go",
-		"outbox.go", "signals.go", "lease_notes.go", "ids.go", "unique.go", "ordered.go", "settings.go", "read.go",
+		"outbox.go", "signals.go", "ids.go", "unique.go", "ordered.go", "settings.go", "read.go",
 		"gather.go", "work.go", "operations.go", "reading.go", "due.go", "bodies.go", "removal.go", "time.go", "topic.go",
 		"hooks.go", "accounts.go", "counts.go", "history.go", "inspect.go", "charges.go", "budget_gate.go", "holds.go",
 		"order.go", "enqueue.go", "done.go", "result.go", "throttles.go", "group_end.go", "states.go", "cron.go",
