@@ -22,7 +22,13 @@ type Browse struct {
 	done *donePage // the same, of BrowseDone
 }
 
-// Statuses returns the possible statuses of a message.
+// View is a message as FILA.GET and FILA.BROWSE show it.
+type View = search.View
+
+// Death is how a message came into a dead-letter queue.
+type Death = search.Death
+
+// Statuses returns the possible statuses of a message that is not done.
 func Statuses() []string { return []string{StatusReady, StatusDelayed, StatusLeased, StatusDead} }
 
 // Browse returns a page of messages, ordered by fairness key and within a key by position.
@@ -48,7 +54,7 @@ func (tx *Tx) Browse(req *Browse) (next string, list []*View, err error) {
 			list = append(list, v)
 		}
 	}
-	return search.Cursor(p.next), list, nil
+	return search.Cursor(p.Next), list, nil
 }
 
 // BrowseErrors returns the failures of a page of messages by cause, see ErrorGroup. It is as
@@ -59,7 +65,7 @@ func (tx *Tx) BrowseErrors(req *Browse) (next string, groups []ErrorGroup, err e
 	if err != nil {
 		return "", nil, err
 	}
-	return search.Cursor(p.next), p.groups.List(), nil
+	return search.Cursor(p.Next), p.Groups.List(), nil
 }
 
 // browse returns the page of a request once it is read, else it parks the task.
@@ -82,8 +88,8 @@ func (tx *Tx) browse(req *Browse, grouped bool) (*page, error) {
 			return nil, err
 		}
 		p = c.readPage(q, req.Key, cursor, max(req.Count, 1), tx.task.resume)
-		if p.filter = req.Filter; grouped {
-			p.groups = &causes.Groups{Queue: q.name}
+		if p.Filter = req.Filter; grouped {
+			p.Groups = &causes.Groups{Queue: q.name}
 		}
 		req.page = p
 		return nil, tx.await()
@@ -92,64 +98,6 @@ func (tx *Tx) browse(req *Browse, grouped bool) (*page, error) {
 		return nil, fmt.Errorf("browse %q: %w", req.Queue, p.err)
 	}
 	return p, nil
-}
-
-// View is a message as FILA.GET and FILA.BROWSE show it. Payload, Headers and the fields
-// that come from the record are valid after Open.
-type View struct {
-	MessageInfo // its weight is that of the key
-	Queue, Key  string
-	Priority    uint8
-	Group       string // of which it is a member; "": none, or the group has come to its end
-	Progress    string // how far the work on it is, see ExtendOptions; "": not known
-
-	// Set for a message that has failed or is dead.
-	Error, Cause              string // of the last failure; "": the cause was not named
-	FirstFailedAt, LastFailed time.Time
-	Failures                  []Failure // the last ten, the oldest first, also from before it died or was redriven
-	Dead                      *Death    // nil: the message did not come from another queue as dead
-
-	FirstLeasedAt time.Time // zero: not known, or the queue does not keep what is done
-	AckedAt       time.Time // of a message that is done: only its headers, and the value of its ack, are left of its content
-	Result        []byte    // the value, which may be empty; nil: none
-
-	record  []byte
-	message storage.Message
-}
-
-// Death is how a message came into a dead-letter queue.
-type Death struct {
-	Reason, Origin       string // why, and the queue in which it died
-	At                   time.Time
-	Attempts, Deliveries uint32 // in the queue in which it died
-}
-
-// Payload returns the payload. The caller must not change it.
-func (v *View) Payload() []byte { return v.message.Payload }
-
-// Headers returns the headers. The caller must not change them.
-func (v *View) Headers() []Header { return v.message.Headers }
-
-// Open decodes the record. It runs on the goroutine of the connection. An error means that
-// the record is damaged.
-func (v *View) Open() error {
-	if v.Status == StatusDone {
-		return nil // it has no record of its own
-	}
-	if err := v.message.Decode(v.record); err != nil {
-		return fmt.Errorf("message %s: %w", v.ID, err)
-	}
-	v.message.Weight, v.message.Cost = v.Weight, v.Cost
-	v.Meta = v.message.Meta
-	d := v.message.Dead
-	if d == nil {
-		return nil
-	}
-	v.Dead = &Death{Reason: d.Reason, Origin: d.Queue, At: time.Unix(0, d.DiedAt), Attempts: d.Attempts, Deliveries: d.Deliveries}
-	if v.FirstFailedAt.IsZero() && d.FirstFailedAt > 0 { // no failure since the message is here
-		v.Error, v.Cause, v.FirstFailedAt, v.LastFailed = d.Error, d.Cause, time.Unix(0, d.FirstFailedAt), time.Unix(0, d.LastFailedAt)
-	}
-	return nil
 }
 
 // Get is a request for one message.
@@ -232,7 +180,8 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 	case q.isDLQ():
 		status = StatusDead
 	}
-	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: storage.PriorityMax - min(m.rank, storage.PriorityMax), record: f.m.body}
+	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: storage.PriorityMax - min(m.rank, storage.PriorityMax)}
+	v.Hold(f.m.body)
 	v.Weight, v.Progress = m.key.weight, c.leases.notes.Progress(m)
 	v.Group = c.groups.nameOf(m)
 	at := m.tied().firstLeased

@@ -116,23 +116,17 @@ func (c *core) refillFor(m *message) {
 	}
 }
 
+// Lack is a budget that does not cover the next message of a key.
+type Lack = budget.Lack
+
 // lack describes the first budget that does not cover a message now, nil if all do.
 func (c *core) lack(m *message) (first *Lack) {
 	c.refillFor(m)
 	for name, a := range c.lacks(m) {
-		l := &Lack{Budget: name, Charge: m.throttles.Charge, missing: a == nil}
-		if a != nil {
-			of := a.Lack(l.Charge)
-			l.Available, l.never = of.Available, of.Most
-			if of.ReadyAt != 0 {
-				l.ReadyAt = unix(of.ReadyAt)
-			}
-		}
-		switch {
-		case first == nil:
+		if l := budget.NewLack(name, a, m.throttles.Charge); first == nil {
 			first = l
-		case l.ReadyAt.IsZero() || !first.ReadyAt.IsZero() && l.ReadyAt.After(first.ReadyAt):
-			first.ReadyAt = l.ReadyAt
+		} else {
+			first.And(l)
 		}
 	}
 	return first

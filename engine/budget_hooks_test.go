@@ -103,7 +103,7 @@ func TestABudgetThatAHookNamesAndThatDoesNotExistHoldsTheMessage(t *testing.T) {
 	if ds := w.lease("q", 1); len(ds) != 0 {
 		t.Fatal("a message whose budget does not exist is delivered")
 	}
-	if l := w.lackOf("k"); l == nil || !strings.Contains(l.reason(), `budget "acme" does not exist`) {
+	if l := w.lackOf("k"); l == nil || !strings.Contains(l.Reason(), `budget "acme" does not exist`) {
 		t.Errorf("%+v", l)
 	}
 	w.setBudget("acme", BudgetOptions{})

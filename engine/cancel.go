@@ -288,10 +288,10 @@ func (tx *Tx) purgeKey(q *queue, req *Purge) (int, error) {
 		}
 		req.removed += n
 		q.figures.Count(figures.Purged, uint64(n))
-		if p.next == nil {
+		if p.Next == nil {
 			return req.removed, nil
 		}
-		req.cursor = p.next
+		req.cursor = p.Next
 	}
 	req.page = c.readPage(q, req.Key, req.cursor, purgePage, tx.task.resume)
 	return req.removed, tx.await()

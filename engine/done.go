@@ -56,18 +56,7 @@ func (q *queue) endView(f *search.End, now int64) *View {
 	if f == nil || !f.Known(&q.set.Values, now) {
 		return nil
 	}
-	v := &View{
-		MessageInfo: MessageInfo{
-			ID: f.ID, Status: StatusDone, Attempt: f.Rec.Attempts, Deliveries: f.Rec.Deliveries, EnqueuedAt: f.ID.Time(), Consumer: f.Rec.Consumer, Position: -1,
-		},
-		Queue: q.name, Key: f.Rec.Key, Priority: storage.PriorityMax - min(f.ID.Rank(), storage.PriorityMax), AckedAt: unix(f.Rec.At),
-	}
-	if f.Rec.FirstLeasedAt != 0 {
-		v.FirstLeasedAt = unix(f.Rec.FirstLeasedAt)
-	}
-	v.message.Headers = f.Rec.Headers
-	v.Result = f.Value()
-	return v
+	return f.View(q.name)
 }
 
 // BrowseDone returns a page of messages that are done, which are known for the KEEPDONE of the queue: the newest

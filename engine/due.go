@@ -154,30 +154,14 @@ type dueRead struct {
 	family storage.Family
 	from   window.Due // the edge
 	found  []*dueEntry
-	next   window.Due // the first entry that was not read, if there are more
-	more   bool
+	next   window.Due // the first entry that was not read; "": there are no more
 	err    error
 }
 
 // do reads the entries. It runs off the loop and changes only the result.
-func (r *dueRead) do(store Store) { r.err = r.scan(store) }
-
-func (r *dueRead) scan(store Store) error {
-	const limit = 2048 // the entries are merged in one turn
-	it := store.Scan(r.family, []byte(r.from), nil)
-	defer it.Close()
-	for ok := it.Seek([]byte(r.from)); ok; ok = it.Next() {
-		if r.more = len(r.found) == limit; r.more {
-			r.next = window.Due(it.Key())
-			break
-		}
-		at, mk, err := storage.ParseScheduledKey(it.Key())
-		if err != nil {
-			return err
-		}
-		r.found = append(r.found, window.NewEntry[*message](at, mk, nil))
-	}
-	return it.Err()
+func (r *dueRead) do(store Store) {
+	const most = 2048 // the entries are merged in one turn
+	r.found, r.next, r.err = window.ReadDue[*message](store.Scan(r.family, []byte(r.from), nil), r.from, most)
 }
 
 // Apply adds the entries that were found to the head. A failed or stale read changes nothing; a later
@@ -189,7 +173,7 @@ func (r *dueRead) Apply(tx *Tx) error {
 	}
 	r.index.End(&r.Read)
 	if r.err == nil {
-		r.index.Merge(&r.Read, r.found, r.next, r.more)
+		r.index.Merge(&r.Read, r.found, r.next, r.next != "")
 	} else {
 		c.readFailed(nil, r.err)
 	}

@@ -225,7 +225,7 @@ func (t *groupTable) sweepNext(c *core) {
 	}
 	var p *page
 	p = c.readPage(q, "", s.Cursor, sweepLook, func(c *core) { t.swept(c, p) })
-	p.members, p.most = s.Members, sweepPage
+	p.Members, p.Most = s.Members, sweepPage
 }
 
 // swept removes the members that a page has found and that are not leased.
@@ -248,7 +248,7 @@ func (t *groupTable) swept(c *core, p *page) {
 				t.cancelMember(c, m)
 			}
 		}
-		t.Swept(p.next)
+		t.Swept(p.Next)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/storage"
 )
 
@@ -55,7 +56,7 @@ func TestAnExplanationFindsItsHoldersAmongVeryManyLeasesInSlices(t *testing.T) {
 	if task.Err() != nil || turns < 5 {
 		t.Fatalf("%d turns: %v", turns, task.Err())
 	}
-	if x.State != KeyConcurrency || x.HolderCount != 20 || len(x.Holders) < holdersMax-1 {
+	if x.State != KeyConcurrency || x.HolderCount != 20 || len(x.Holders) < search.HoldersMax-1 {
 		t.Fatalf("it is %s, and %d of %d holders are named", x.State, len(x.Holders), x.HolderCount)
 	}
 	want := 18 // the lease that would have ended first has been acked meanwhile
@@ -74,7 +75,7 @@ func TestTheHoldersAreThoseWhoseLeasesEndFirst(t *testing.T) {
 	receipts := w.leaseFor("q", 100)
 	var x Explanation
 	w.must(func(tx *Tx) (err error) { x, err = tx.ExplainKey(&ExplainKey{Queue: "q", Key: "k100"}); return err })
-	if x.HolderCount != 100 || len(x.Holders) != holdersMax {
+	if x.HolderCount != 100 || len(x.Holders) != search.HoldersMax {
 		t.Fatalf("%d of %d holders are named", len(x.Holders), x.HolderCount)
 	}
 	for i, h := range x.Holders {

@@ -1,26 +1,18 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 	"unsafe"
 
 	"github.com/faisca/fila/engine/budget"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
 
 // Holder is a live lease that keeps a throttle full.
-type Holder struct {
-	ID                   ID        // of the message
-	Queue, Key, Consumer string    // Consumer: as named by its lease, or empty
-	Until                time.Time // end of the lease
-}
-
-// holdersMax bounds the holders that an explanation names: those whose leases end first.
-const holdersMax = 10
+type Holder = search.Holder
 
 // Explanation says why a key or a message is in its present state.
 type Explanation struct {
@@ -31,28 +23,17 @@ type Explanation struct {
 	HolderCount int64        // of all such leases, also those that Holders does not name
 }
 
-// Statuses of a message. The engine stores ready and dead messages alike; dead means ready in a
-// dead-letter queue.
+// Statuses of a message.
 const (
-	StatusReady   = "ready"   // in the queue and deliverable
-	StatusDelayed = "delayed" // ready at its due time
-	StatusLeased  = "leased"  // delivered to a consumer, whose lease lasts
-	StatusDead    = "dead"    // ready in a dead-letter queue
-	StatusDone    = "done"    // acked, of a queue that keeps what is done
+	StatusReady   = search.StatusReady
+	StatusDelayed = search.StatusDelayed
+	StatusLeased  = search.StatusLeased
+	StatusDead    = search.StatusDead
+	StatusDone    = search.StatusDone
 )
 
 // MessageInfo describes a message.
-type MessageInfo struct {
-	ID                              ID
-	Status                          string    // a Status constant
-	Attempt, Deliveries             uint32    // 1 plus the failures; deliveries so far
-	EnqueuedAt, ReadyAt, LeaseUntil time.Time // zero where they do not apply
-	Consumer                        string    // of its lease, or empty
-	// Position is the number of ready messages of the key before this one, at most 100,000;
-	// -1: the message is not ready.
-	Position int64
-	Meta
-}
+type MessageInfo = search.MessageInfo
 
 // positionMax bounds the messages that are counted for a position.
 const positionMax = 100_000
@@ -255,15 +236,12 @@ func (f *positionSearch) do(store Store) {
 	found := f.found[0]
 	prefix := storage.AppendKeyPrefix(nil, f.no, found.key)
 	end := storage.AppendMessageKey(nil, f.no, found.key, found.m.rank, found.m.id)
-	_, f.err = readMessages(store, prefix, end, func(r *record) (bool, error) {
-		m, err := r.found(store)
-		if err != nil {
-			return false, err
-		}
-		if _, isLeased := f.leased[m.m.id]; !isLeased && !m.delayed {
+	_, f.err = search.Messages(store, prefix, end, func(r *search.Record) (bool, error) {
+		delayed, err := r.Delayed(store)
+		if _, isLeased := f.leased[r.ID]; !isLeased && !delayed {
 			f.before++
 		}
-		return f.before < positionMax, nil
+		return f.before < positionMax, err
 	})
 }
 
@@ -395,82 +373,51 @@ func (tx *Tx) Scripts(queue string) ([]ScriptInfo, error) {
 	return list, nil
 }
 
-// Lack is a budget that does not cover the next message of a key.
-type Lack struct {
-	Budget            string
-	Charge, Available int64     // of the message, of the budget; 0 if there is none of that name
-	ReadyAt           time.Time // when refills cover the message, if the next one of each budget suffices; else zero
-	missing           bool      // there is no budget of that name
-	never             int64     // the balance above which refills do not bring it, if that is too low; else 0
-}
-
-// reason says in half a sentence what the budget lacks.
-func (l *Lack) reason() string {
-	switch {
-	case l.missing:
-		return fmt.Sprintf("budget %.80q does not exist, FILA.BUDGET SET makes it", l.Budget)
-	case l.never > 0:
-		return fmt.Sprintf("budget %.80q has %d credits available, the next message takes %d, and refills never bring more than %d (MAX)", l.Budget, l.Available, l.Charge, l.never)
-	default:
-		return fmt.Sprintf("budget %.80q has %d credits available, the next message takes %d", l.Budget, l.Available, l.Charge)
-	}
-}
-
 // Explanations find leases by walking over all of them, in slices if there are many.
 // Explanations are rare, and an index of leases by throttle would add work to every delivery.
 
 // holderSearch looks for the leases that keep throttles full, for an explanation.
 type holderSearch struct {
-	walk  *leaseWalk
-	full  map[string]bool // the throttles whose slots are all in use
-	found []holderLease   // those that end first, at most holdersMax, in that order
-	count int64           // of all leases that name such a throttle
-}
-
-// holderLease is one delivery: the delivery number tells whether the lease still exists at the
-// end of the walk.
-type holderLease struct {
-	Holder
-	fence uint64
+	walk *leaseWalk
+	search.Holders
 }
 
 // searchHolders starts the search for an explanation.
 func (c *core) searchHolders(x *Explanation) *holderSearch {
-	s := &holderSearch{walk: c.walkLeases(), full: map[string]bool{}}
+	s := &holderSearch{walk: c.walkLeases()}
 	for i := range x.BlockedBy {
 		if b := &x.BlockedBy[i]; b.Concurrency > 0 {
-			s.full[b.Throttle] = true
+			s.Of(b.Throttle)
 		}
 	}
 	return s
 }
 
 // addHolders adds to an explanation the leases that keep its throttles full. It returns
-// ErrWouldBlock if it continues in a later turn; *search then holds the search. Leases that
+// ErrWouldBlock if it continues in a later turn; *slot then holds the search. Leases that
 // began after the search are not named, and those that have ended are left out. HolderCount is
 // that of the explanation where a single throttle is full, else that of the walk.
-func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
+func (tx *Tx) addHolders(x *Explanation, slot **holderSearch) error {
 	c := tx.core
 	if x.State != KeyConcurrency {
 		return nil
 	}
-	s := *search
+	s := *slot
 	if s == nil || s.walk.epoch != c.epoch {
 		s = c.searchHolders(x)
-		*search = s
+		*slot = s
 	}
-	if len(s.full) > 0 && !s.walk.each(tx, s.look) {
+	if s.Throttles() > 0 && !s.walk.each(tx, s.look) {
 		return tx.yield()
 	}
-	*search = nil
-	for _, h := range s.found {
-		if m := c.leases.byID[h.ID]; m != nil && m.fence == h.fence {
-			x.Holders = append(x.Holders, h.Holder)
-		}
-	}
-	x.HolderCount = s.count
+	*slot = nil
+	x.Holders = s.List(func(id ID, fence uint64) bool {
+		m := c.leases.byID[id]
+		return m != nil && m.fence == fence
+	})
+	x.HolderCount = s.Count
 	for i := range x.BlockedBy {
-		if b := &x.BlockedBy[i]; len(s.full) == 1 && s.full[b.Throttle] {
+		if b := &x.BlockedBy[i]; s.Throttles() == 1 && s.Named(b.Throttle) {
 			x.HolderCount = b.InUse
 		}
 	}
@@ -480,20 +427,8 @@ func (tx *Tx) addHolders(x *Explanation, search **holderSearch) error {
 // look adds a lease to those found if it names a full throttle. It always returns true: the
 // walk goes over all leases.
 func (s *holderSearch) look(m *message) bool {
-	if m.retrying || !slices.ContainsFunc(m.throttleKeys(), func(name string) bool { return s.full[name] }) {
-		return true
+	if !m.retrying && s.Named(m.throttleKeys()...) {
+		s.Add(search.Holder{ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.held.Name(), Until: time.Unix(0, m.until)}, m.fence)
 	}
-	s.count++
-	h := holderLease{fence: m.fence, Holder: Holder{
-		ID: m.id, Queue: m.key.queue.name, Key: m.key.name, Consumer: m.held.Name(), Until: time.Unix(0, m.until),
-	}}
-	at, _ := slices.BinarySearchFunc(s.found, h, func(a, b holderLease) int {
-		return cmp.Or(a.Until.Compare(b.Until), slices.Compare(a.ID[:], b.ID[:]))
-	})
-	if at == holdersMax {
-		return true
-	}
-	s.found = slices.Insert(s.found, at, h)
-	s.found = s.found[:min(len(s.found), holdersMax)]
 	return true
 }

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/faisca/fila/engine/search"
+
 // Jobs are off-loop jobs that run one after another.
 type Jobs struct {
 	jobs  []job
@@ -24,17 +26,17 @@ func (j *Jobs) Run(store Store, post func(Call)) {
 }
 
 func readWindows(all []job, store Store, post func(Call)) {
-	it := openKeys(store)
+	it := search.OpenKeys(store)
 	for _, j := range all {
 		if r, ok := j.(*read); !ok {
 			j.do(store)
 		} else if r.err = r.readKey(store, it); r.err != nil {
-			it.close()
-			it = openKeys(store)
+			it.Close()
+			it = search.OpenKeys(store)
 		}
 		post(j)
 	}
-	it.close()
+	it.Close()
 }
 
 // Jobs returns the jobs of a committed work, grouped so that a slow job delays only jobs of its kind:

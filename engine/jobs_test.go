@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/internal/hook"
 )
 
@@ -17,7 +18,7 @@ func TestJobsAreGroupedSoThatNoneDelaysAnotherKind(t *testing.T) {
 	window, due := &read{}, &dueRead{}
 	round, long, short := &cronRound{}, &lookup{work: lookupLong}, &lookup{work: lookupLong - 1}
 	a, b, also := decision("a"), decision("b"), decision("a")
-	searches := &page{filter: &Filter{}}
+	searches := &page{Page: search.Page{Filter: &Filter{}}}
 	w := Work{jobs: []job{first, round, a, window, long, short, searches, b, due, second, also}}
 	want := [][]job{{round}, {long}, {searches}, {a, also}, {b}, {window, due}, {first, short, second}}
 	groups := w.Jobs()

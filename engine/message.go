@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"unsafe"
@@ -178,63 +177,22 @@ func (s *idSource) next(now int64, hash uint32, rank uint8) ID {
 	return storage.MakeID(ns, hash, rank, s.rng.Uint32())
 }
 
-// record is what the store has of a message, before it is copied into memory. readMessages
-// uses one for all messages.
-type record struct {
-	search.Record // its Message is decoded from value, which it aliases
-
-	mk        storage.MessageKey
-	value     []byte       // of the messages record
-	retried   bool         // there is an attempts record
-	throttles *throttleSet // of the message; neighbours usually share it
-}
-
-// decode begins with a message, which has no attempts record so far.
-func (r *record) decode(mk storage.MessageKey, value []byte) error {
-	r.mk, r.value, r.ID, r.Attempt, r.retried = mk, value, mk.ID, storage.Attempt{}, false
-	var throttles, budgets []string
-	if t := r.throttles; t != nil {
-		throttles, budgets = t.Names, t.Budgets
+// found returns a message as its records in the store describe it, and finds out whether it is delayed. like is the
+// throttle set of the message before, which neighbours usually share.
+func found(r *search.Record, store Store, like *throttleSet) (f foundMessage, err error) {
+	m := &message{rank: r.Key.Rank, id: r.ID, attempt: 1, body: slices.Clone(r.Value), timer: -1, since: r.Since()}
+	meta := &r.Message.Meta
+	if !like.has(meta) || like.Charge != meta.Charge {
+		like = newThrottleSet(meta)
 	}
-	if err := r.Message.DecodeLike(value, throttles, budgets); err != nil {
-		return fmt.Errorf("message %s: %w", mk.ID, err)
-	}
-	if t, meta := r.throttles, &r.Message.Meta; !t.has(meta) || t.Charge != meta.Charge {
-		r.throttles = newThrottleSet(meta)
-	}
-	return nil
-}
-
-// decodeAttempt adds the attempts record.
-func (r *record) decodeAttempt(value []byte) error {
-	if err := r.Attempt.Decode(value); err != nil {
-		return fmt.Errorf("message %s: %w", r.mk.ID, err)
-	}
-	r.retried = true
-	return nil
-}
-
-// found copies the message, and finds out whether it is delayed.
-func (r *record) found(store Store) (f foundMessage, err error) {
-	m := &message{
-		rank: r.mk.Rank, id: r.mk.ID, attempt: 1,
-		body: slices.Clone(r.value), timer: -1, since: max(r.mk.ID.Nanos(), r.Message.ReadyAt),
-	}
-	if d := r.Message.Dead; d != nil {
-		m.since = max(m.since, d.DiedAt)
-	}
-	m.give(&r.Message.Meta, r.throttles, r.Message.Dead == nil && !r.Attempt.Freed)
-	f = foundMessage{m: m, key: r.mk.Key, readyAt: r.Message.ReadyAt}
-	if a := &r.Attempt; r.retried {
+	m.give(meta, like, r.Message.Dead == nil && !r.Attempt.Freed)
+	if a := &r.Attempt; r.Retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
-		m.since = max(m.since, a.ReadyAt, a.LastFailedAt)
 		m.noteFirstLease(a.FirstLeasedAt)
 		m.failure = recoveredFailure(a.Error, a.Cause, a.FirstFailedAt, a.LastFailedAt, a.Failures)
-		f.readyAt = a.ReadyAt
 	}
-	if f.readyAt > 0 {
-		f.delayed, err = scheduled(store, f.readyAt, r.mk)
-	}
+	f = foundMessage{m: m, key: r.Key.Key, readyAt: r.ReadyAt()}
+	f.delayed, err = r.Delayed(store)
 	return f, err
 }
 

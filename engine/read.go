@@ -2,10 +2,10 @@ package engine
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/storage"
 )
@@ -251,36 +251,23 @@ func (c *core) retryBackedOff() {
 
 // do reads from the store. It runs off the loop and changes only the read itself.
 func (r *read) do(store Store) {
-	it := openKeys(store)
-	defer it.close()
+	it := search.OpenKeys(store)
+	defer it.Close()
 	r.err = r.readKey(store, it)
 }
 
-// keyIterators read fairness keys one after another. Opening iterators costs more than a window read does
-// with them.
-type keyIterators struct {
-	messages, attempts storage.Iterator
-}
-
-func openKeys(store Store) keyIterators {
-	return keyIterators{storage.ScanMessageKeys(store), storage.ScanKeys(store, storage.Attempts)}
-}
-
-func (it keyIterators) close() {
-	it.messages.Close()
-	it.attempts.Close()
-}
-
 // readKey examines messages from the edge on, until the limit or the bytes are reached.
-func (r *read) readKey(store Store, it keyIterators) error {
+func (r *read) readKey(store Store, it search.Iterators) error {
 	from := storage.AppendMessageKey(nil, r.queue, r.name, r.from.Rank, r.from.ID)
 	size := 0
+	var like *throttleSet
 	var err error
-	r.more, err = readRange(it.messages, it.attempts, from, func(rec *record) (bool, error) {
-		f, err := rec.found(store)
+	r.more, err = it.Range(from, func(rec *search.Record) (bool, error) {
+		f, err := found(rec, store, like)
 		if err != nil {
 			return false, err
 		}
+		like = f.m.throttles
 		r.next = f.m.Position().Next()
 		if !f.delayed {
 			r.found = append(r.found, f.m)
@@ -290,68 +277,6 @@ func (r *read) readKey(store Store, it keyIterators) error {
 		return r.examined < r.limit && size < r.bytes, nil
 	})
 	return err
-}
-
-// readMessages reads the messages in [from, to) with their attempts, in order, until each
-// returns false or an error. A record is valid until each returns. more reports whether there
-// are messages after the last one, which it tries to read for that. The families messages and
-// attempts have the same keys, so two iterators advance in step.
-func readMessages(store Store, from, to []byte, each func(*record) (bool, error)) (more bool, err error) {
-	messages := storage.ScanMessages(store, from, to)
-	defer messages.Close()
-	attempts := store.Scan(storage.Attempts, from, to)
-	defer attempts.Close()
-	return readRange(messages, attempts, from, each)
-}
-
-// readRange is readMessages from a key on, with iterators that end where it ends.
-func readRange(messages, attempts storage.Iterator, from []byte, each func(*record) (bool, error)) (more bool, err error) {
-	another := attempts.Seek(from)
-	var r record
-	for ok := messages.Seek(from); ok; ok = messages.Next() {
-		if more { // each has returned false for the message before
-			return true, nil
-		}
-		mk, err := storage.ParseMessageKey(messages.Key())
-		if err != nil {
-			return false, err
-		}
-		if err := r.decode(mk, messages.Value()); err != nil {
-			return false, err
-		}
-		for another && string(attempts.Key()) < string(messages.Key()) {
-			another = attempts.Next()
-		}
-		if another && string(attempts.Key()) == string(messages.Key()) {
-			if err := r.decodeAttempt(attempts.Value()); err != nil {
-				return false, err
-			}
-		}
-		goOn, err := each(&r)
-		if err != nil {
-			return false, err
-		}
-		more = !goOn
-	}
-	return false, errJoin(messages.Err(), attempts.Err())
-}
-
-// scheduled reports whether a message is delayed, that is, has a scheduled record. The due
-// time alone does not tell: the clock may have gone back since the message became ready.
-func scheduled(store Store, at int64, mk storage.MessageKey) (bool, error) {
-	_, err := store.Get(storage.Scheduled, storage.AppendScheduledKey(nil, at, mk))
-	if errors.Is(err, storage.ErrNotFound) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// errJoin returns the first error that is not nil, without allocating.
-func errJoin(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // Apply merges the result of a read into memory. It drops a result from before a recovery, of

@@ -1,17 +1,13 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/faisca/fila/engine/changes"
 	"github.com/faisca/fila/engine/ids"
-	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/engine/search"
-	"github.com/faisca/fila/engine/window"
-	"github.com/faisca/fila/internal/yield"
 	"github.com/faisca/fila/storage"
 )
 
@@ -48,37 +44,20 @@ func (r *loggedRead) Apply(tx *Tx) error {
 	return nil
 }
 
-// page is a range of a queue's messages in the order of the store, of any status. Browsing,
-// purging a key and redriving read a queue page by page.
+// page is a page of a queue's messages. Browsing, purging a key and redriving read a queue page by page.
 type page struct {
 	loggedRead
-	from, to []byte
-	filter   *Filter // selects messages; nil: all
-	// members are numbers of groups, of one of which a message must be a member that has not died; nil: any message.
-	members map[uint64]struct{}
-	// What ends the page: the messages that are looked at, the messages that are found, their
-	// bytes, and the work of the filter.
-	limit, most, bytes, work int
+	search.Page
 
-	found  []foundMessage
-	groups *causes.Groups // collects the errors of the messages instead of found; nil: found
-	ids    *ids.Owners    // looks up the unique ids of what is found; nil: it is not for a redrive
-	looked int            // messages looked at
-	next   []byte         // key at which the next page starts; nil: there is none
+	found []foundMessage
+	ids   *ids.Owners // looks up the unique ids of what is found; nil: it is not for a redrive
 }
 
 // readPage starts reading at most limit messages of a queue, or of one of its fairness keys if
-// key is not empty. cursor is the next of the previous page; nil starts at the beginning.
+// key is not empty. cursor is the Next of the previous page; nil starts at the beginning.
 func (c *core) readPage(q *queue, key string, cursor []byte, limit int, then func(*core)) *page {
-	prefix := storage.AppendQueuePrefix(nil, q.no)
-	if key != "" {
-		prefix = storage.AppendKeyPrefix(nil, q.no, key)
-	}
-	p := &page{from: prefix, to: storage.After(prefix), limit: limit, most: limit, bytes: search.PageBytes, work: search.WorkMax}
+	p := &page{Page: search.NewPage(q.no, key, cursor, limit)}
 	p.changeLog, p.then = c.openLog(q), then
-	if string(cursor) > string(prefix) {
-		p.from = cursor
-	}
 	c.out.jobs = append(c.out.jobs, p)
 	return p
 }
@@ -88,56 +67,16 @@ func PageBytes(record int) int { return search.PageBytes + record + search.ViewB
 
 // do reads the page, off the loop.
 func (p *page) do(store Store) {
-	if string(p.from) >= string(p.to) {
-		return
-	}
-	pause := func() {}
-	if p.searches() {
-		var b yield.Breaks
-		defer b.End()
-		pause = b.Take
-	}
-	size, work := 0, 0
-	var last storage.MessageKey
-	var refused []byte // key of a message that is for the next page
-	more, err := readMessages(store, p.from, p.to, func(r *record) (bool, error) {
-		pause()
-		matches, cost := p.filter.Match(&r.Record)
-		if p.members != nil {
-			_, is := p.members[r.Message.MemberOf]
-			matches = is && !r.Message.Died
+	var like *throttleSet
+	p.err = p.Read(store, func(r *search.Record) (int, error) {
+		f, err := found(r, store, like)
+		if err != nil {
+			return 0, err
 		}
-		switch {
-		case !matches:
-		case p.groups != nil:
-			if !r.Collect(p.groups) {
-				refused = r.mk.Append(nil)
-				return false, nil
-			}
-		default:
-			f, err := r.found(store)
-			if err != nil {
-				return false, err
-			}
-			if err := p.ids.Look(store, f.m.id, &r.Message); err != nil {
-				return false, err
-			}
-			p.found = append(p.found, f)
-			size += len(f.m.body) + len(f.key) + search.ViewBytes
-		}
-		p.looked++
-		last = r.mk
-		work += len(r.value) + cost
-		return p.looked < p.limit && len(p.found) < p.most && size < p.bytes && work < p.work, nil
+		like = f.m.throttles
+		p.found = append(p.found, f)
+		return len(f.m.body) + len(f.key), p.ids.Look(store, f.m.id, &r.Message)
 	})
-	p.err = err
-	switch {
-	case refused != nil:
-		p.next = refused
-	case more && p.looked > 0:
-		after := window.PlaceOf(last).Next()
-		p.next = storage.AppendMessageKey(nil, p.no, last.Key, after.Rank, after.ID)
-	}
 }
 
 // searching is a page.
@@ -149,7 +88,7 @@ type searching interface {
 // searches reports whether the page may look at much more than it finds. The loop runs such
 // pages one at a time, so that they take no more than one processor, and they let others run
 // meanwhile.
-func (p *page) searches() bool { return p.filter != nil || p.groups != nil || p.members != nil }
+func (p *page) searches() bool { return p.Searches() }
 
 // lookup finds messages of a queue by their ids. An id contains the rank and a hash of the
 // fairness key, so only the keys with that hash have to be tried.
@@ -280,27 +219,11 @@ func (w *wanted) find(store Store, queue uint32) (*foundMessage, error) {
 // readMessage reads a message with its attempts, or returns nil if there is none. The reads
 // need not be of one state of the store: what changes in between is in the change log.
 func readMessage(store Store, mk storage.MessageKey) (*foundMessage, error) {
-	key := mk.Append(nil)
-	value, err := storage.GetMessage(store, key)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil, nil //nolint:nilnil // there is no such message
-	}
-	if err != nil {
+	r, err := search.Message(store, mk)
+	if r == nil || err != nil {
 		return nil, err
 	}
-	var r record
-	if err := r.decode(mk, value); err != nil {
-		return nil, err
-	}
-	switch value, err = store.Get(storage.Attempts, key); {
-	case err == nil:
-		if err := r.decodeAttempt(value); err != nil {
-			return nil, err
-		}
-	case !errors.Is(err, storage.ErrNotFound):
-		return nil, err
-	}
-	f, err := r.found(store)
+	f, err := found(r, store, nil)
 	return &f, err
 }
 

@@ -71,7 +71,7 @@ func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
 			w.must(func(tx *Tx) error {
 				v, err := tx.Get(get)
 				if v != nil {
-					shown += len(v.record)
+					shown += v.Held()
 				}
 				return err
 			})

@@ -310,20 +310,14 @@ func (c *core) recoverLeases() error {
 
 // recoverDue reads the head of an index by time.
 func (c *core) recoverDue(x *dueIndex) error {
-	it := c.store.Scan(x.family, nil, nil)
-	defer it.Close()
-	for ok := it.Seek(nil); ok; ok = it.Next() {
-		if x.Len() >= c.cfg.DueWindow {
-			x.StartAt(window.Due(it.Key()))
-			break
-		}
-		at, mk, err := storage.ParseScheduledKey(it.Key())
-		if err != nil {
-			return err
-		}
-		x.Restore(window.NewEntry[*message](at, mk, nil))
+	head, next, err := window.ReadDue[*message](c.store.Scan(x.family, nil, nil), "", c.cfg.DueWindow)
+	for _, d := range head {
+		x.Restore(d)
 	}
-	return it.Err()
+	if next != "" {
+		x.StartAt(next)
+	}
+	return err
 }
 
 // recoverTopics reads the bindings. One of a queue that does not exist, which only damage leaves,

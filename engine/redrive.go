@@ -183,7 +183,7 @@ func (c *core) advance(j *redrive) {
 		limit = redriveLook
 	}
 	j.page = c.readPage(j.dlq, j.req.Key, j.cursor, limit, func(c *core) { c.redrivePage(j) })
-	j.page.filter, j.page.most = j.req.Filter, most
+	j.page.Filter, j.page.Most = j.req.Filter, most
 	j.page.ids = &ids.Owners{View: c.out.snapshot.ids, To: j.req.To, Seen: c.out.batchNo}
 }
 
@@ -232,14 +232,14 @@ func (c *core) redrivePage(j *redrive) {
 // unless the clock has gone back.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
 	j.nextAt = max(j.nextAt, c.now-redriveCatchUp)
-	j.looked += p.looked
+	j.looked += p.Looked
 	c.spend(1 + 2*len(p.found))
 	for i := range p.found {
 		if f := &p.found[i]; j.nextAt > c.now || !c.redriveMessage(j, p, f) {
 			return storage.AppendMessageKey(nil, p.no, f.key, f.m.rank, f.m.id)
 		}
 	}
-	return p.next
+	return p.Next
 }
 
 // redriveMessage moves a message to its target queue, or skips it. The change log of the

@@ -68,8 +68,8 @@ func (w *world) search(req Browse) (all walked) {
 		w.must(func(tx *Tx) (err error) {
 			found := 0
 			if p := one.page; p != nil {
-				if found = len(p.found); p.looked > req.Count {
-					w.t.Errorf("a page has looked at %d messages, want at most %d", p.looked, req.Count)
+				if found = len(p.found); p.Looked > req.Count {
+					w.t.Errorf("a page has looked at %d messages, want at most %d", p.Looked, req.Count)
 				}
 			}
 			before := tx.core.tasks.budget.Spent

@@ -105,7 +105,7 @@ func (c *core) explainState(k *fairKey, i *KeyInfo) {
 	case KeyHeld, KeyThrottled, KeyConcurrency:
 		c.explainBlocked(i)
 	case KeyNoCredit:
-		i.Reason, i.ReadyAt = i.Lacks.reason(), i.Lacks.ReadyAt
+		i.Reason, i.ReadyAt = i.Lacks.Reason(), i.Lacks.ReadyAt
 	case KeyOrdered:
 		c.explainOrdered(k, i)
 	default:

@@ -91,26 +91,6 @@ func (a *Account) RunDry() (first bool) {
 // Reserve keeps a charge that is covered. Settle or Return ends the reservation.
 func (a *Account) Reserve(charge int64) { a.sums.Reserve(charge) }
 
-// Lack is why an account does not cover a charge.
-type Lack struct {
-	Available int64
-	ReadyAt   int64 // when the next refill covers the charge; 0: it does not
-	Most      int64 // the balance above which refills do not bring it, if that is too low; else 0
-}
-
-// Lack describes what a charge lacks that is not covered.
-func (a *Account) Lack(charge int64) Lack {
-	s := a.sums // a copy, which is refilled
-	l := Lack{Available: s.Available()}
-	if s.Fill() > 0 && s.Covers(charge) {
-		l.ReadyAt = s.NextAt
-	}
-	if most := s.Refill.Max; most > 0 && most+s.Debt < charge {
-		l.Most = most
-	}
-	return l
-}
-
 // Info describes an account at one moment.
 type Info struct {
 	Name               string

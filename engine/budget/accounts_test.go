@@ -217,15 +217,16 @@ func TestALookUpThatFailsRefusesTheMovement(t *testing.T) {
 func TestALackSaysWhenTheNextRefillCovers(t *testing.T) {
 	b := newBank(t)
 	a, _ := b.set("acme", Settings{Refill: refill(t), Debt: 3}) // 10 at once
-	next := a.NextAt()
+	next := time.Unix(0, a.NextAt())
 	for charge, want := range map[int64]Lack{
 		14: {Available: 10, ReadyAt: next},
 		23: {Available: 10, ReadyAt: next},
 		24: {Available: 10},
 		28: {Available: 10},
-		29: {Available: 10, Most: 25},
+		29: {Available: 10, most: 25},
 	} {
-		if got := a.Lack(charge); a.Covers(charge) || got != want {
+		want.Budget, want.Charge = "acme", charge
+		if got := NewLack("acme", a, charge); a.Covers(charge) || *got != want {
 			t.Errorf("%d: %+v, want %+v", charge, got, want)
 		}
 	}

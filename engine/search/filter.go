@@ -80,51 +80,6 @@ func (f *Filter) Check(most int) (tooBig bool, err error) {
 	return false, nil
 }
 
-// Record is what the store has of a message.
-type Record struct {
-	ID      storage.ID
-	Message storage.Message
-	Attempt storage.Attempt // the zero value: there is none
-}
-
-// arrived returns when the message came into its queue, in Unix nanoseconds.
-func (r *Record) arrived() int64 {
-	if d := r.Message.Dead; d != nil {
-		return d.DiedAt
-	}
-	return r.ID.Nanos()
-}
-
-// failure returns the error of a message that has failed or is dead, which may be empty, and its cause as it was named.
-func (r *Record) failure() (text, cause string, failed bool) {
-	switch d := r.Message.Dead; {
-	case r.Attempt.FirstFailedAt != 0:
-		return r.Attempt.Error, r.Attempt.Cause, true
-	case d != nil:
-		return d.Error, d.Cause, true
-	default:
-		return "", "", false
-	}
-}
-
-// Collect adds a message to groups of failures, or returns false for one that would be a group too many. A message that has not failed
-// is in none.
-func (r *Record) Collect(groups *causes.Groups) bool {
-	text, name, failed := r.failure()
-	if !failed {
-		return true
-	}
-	f := causes.Failure{Text: text, Name: name, Queue: groups.Queue, ID: r.ID}
-	at := r.Attempt.LastFailedAt
-	if d := r.Message.Dead; d != nil {
-		if f.Queue = d.Queue; at == 0 {
-			at = d.DiedAt
-		}
-	}
-	f.At = time.Unix(0, at)
-	return groups.Add(&f)
-}
-
 // Match reports whether a message is selected, and the work beyond reading it, about one for
 // each byte that is compared.
 func (f *Filter) Match(r *Record) (ok bool, work int) {

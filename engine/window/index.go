@@ -35,6 +35,25 @@ func (d *Entry[M]) Before(o *Entry[M]) bool { return d.due < o.due }
 // Index returns where the heap stores the place of the entry.
 func (d *Entry[M]) Index() *int { return &d.i }
 
+// ReadDue reads at most that many entries of an index from a position on, and closes the iterator. next is that of the
+// first entry that was not read; "": there are no more.
+func ReadDue[M any](it storage.Iterator, from Due, most int) (found []*Entry[M], next Due, err error) {
+	defer it.Close()
+	for ok := it.Seek([]byte(from)); ok; ok = it.Next() {
+		if len(found) == most {
+			next = Due(it.Key())
+			break
+		}
+		at, mk, err := storage.ParseScheduledKey(it.Key())
+		if err != nil {
+			return nil, "", err
+		}
+		var none M
+		found = append(found, NewEntry(at, mk, none))
+	}
+	return found, next, it.Err()
+}
+
 // Index is a durable index of messages by time. All entries are on disk; the head, which is all entries
 // before the edge, is also in memory. The zero value is complete and has none.
 type Index[M any] struct {
