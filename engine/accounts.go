@@ -7,7 +7,6 @@ import (
 	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/internal/recent"
-	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/storage"
@@ -206,8 +205,8 @@ type BudgetMove = budget.Move
 
 // Bounds of the texts of a movement, in bytes.
 const (
-	MoveIDMax   = 512
-	MoveNoteMax = 512
+	MoveIDMax   = budget.MoveIDMax
+	MoveNoteMax = budget.MoveNoteMax
 )
 
 // The ids of movements are in the ledger, and are looked up in the same way as deduplication ids (dedup.go).
@@ -220,14 +219,10 @@ func (p *Preparer) PrepareMove(req *BudgetMove) error {
 }
 
 func prepareMove(req *BudgetMove, store Store, s *Snapshot, seen uint64) error {
-	switch {
-	case len(req.ID) > MoveIDMax:
-		return fmt.Errorf("%w: ID of %d bytes, the limit is %d", ErrTooBig, len(req.ID), MoveIDMax)
-	case len(req.Note) > MoveNoteMax:
-		return fmt.Errorf("%w: NOTE of %d bytes, the limit is %d", ErrTooBig, len(req.Note), MoveNoteMax)
-	case req.ID != "":
-		req.Known = s.budgets.Look(store, req.Name, req.ID, seen)
+	if err := req.Check(); err != nil || req.ID == "" {
+		return err
 	}
+	req.Known = s.budgets.Look(store, req.Name, req.ID, seen)
 	return nil
 }
 
@@ -265,21 +260,13 @@ func (tx *Tx) MoveBudget(req *BudgetMove) (balance int64, err error) {
 	}
 	balance, ch, err := c.accounts.Move(a, req, c.moment())
 	c.follow(a, ch)
-	if used, is := errors.AsType[*budget.UsedError](err); is {
-		return 0, fmt.Errorf("%w: ID %.80q is that of a %s of %d of budget %q; use another id", ErrInvalid, req.ID, used.Kind, used.Amount, req.Name)
-	}
 	switch {
 	case err == nil:
 		return balance, nil
 	case errors.Is(err, recent.ErrStale):
 		return 0, tx.awaitRead(lookMoveAgain(req, &c.out))
-	case errors.Is(err, credit.ErrNotCovered):
-		return 0, fmt.Errorf("%w: budget %q has %d credits available and may be %d in debt, the charge is %d", ErrCredit, req.Name, a.Available(), a.Debt(), req.Amount)
-	case errors.Is(err, credit.ErrBounds):
-		kind, _ := req.Kind()
-		return 0, fmt.Errorf("%w: the balance of budget %q is %d, with %s %d it would be out of bounds", ErrInvalid, req.Name, a.Balance(), kind, req.Amount)
 	default:
-		return 0, fmt.Errorf("look ID up: %w", err)
+		return 0, req.Refusal(a, err)
 	}
 }
 

@@ -63,8 +63,8 @@ func (c *core) shareBody(req *Publish, admitted []admission) *sharedBody {
 			n++
 		}
 	}
-	if e := req.encoded; n > 1 && e.content >= c.bodies.min {
-		return &sharedBody{content: e.whole[:e.content], holders: storage.Holders{Messages: make([]string, 0, n)}}
+	if e := req.encoded; n > 1 && len(e.Content()) >= c.bodies.min {
+		return &sharedBody{content: e.Content(), holders: storage.Holders{Messages: make([]string, 0, n)}}
 	}
 	return nil
 }

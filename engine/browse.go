@@ -181,8 +181,8 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 		status = StatusDead
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: storage.PriorityMax - min(m.rank, storage.PriorityMax)}
-	v.Hold(f.m.body)
-	v.Weight, v.Progress = m.key.weight, c.leases.notes.Progress(m)
+	v.Hold(f.m.body, m.key.weight)
+	v.Progress = c.leases.notes.Progress(m)
 	v.Group = c.groups.nameOf(m)
 	at := m.tied().firstLeased
 	if is == leased && q.keepsDone() {
@@ -195,10 +195,10 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 		v.ReadyAt = time.Unix(0, f.readyAt)
 	}
 	if m.failure != nil {
-		v.Failures = m.failure.list
+		v.Failures = m.failure.List
 	}
-	if failed := m.failed(); failed != nil {
-		v.Error, v.Cause, v.FirstFailedAt, v.LastFailed = failed.text, failed.cause, time.Unix(0, failed.first), time.Unix(0, failed.last)
+	if failed := m.failure.Current(); failed != nil {
+		v.Error, v.Cause, v.FirstFailedAt, v.LastFailed = failed.Text, failed.Cause, time.Unix(0, failed.First), time.Unix(0, failed.Last)
 	}
 	return v
 }

@@ -407,7 +407,7 @@ func (tx *Tx) addHolders(x *Explanation, slot **holderSearch) error {
 		s = c.searchHolders(x)
 		*slot = s
 	}
-	if s.Throttles() > 0 && !s.walk.each(tx, s.look) {
+	if s.Full() > 0 && !s.walk.each(tx, s.look) {
 		return tx.yield()
 	}
 	*slot = nil
@@ -417,7 +417,7 @@ func (tx *Tx) addHolders(x *Explanation, slot **holderSearch) error {
 	})
 	x.HolderCount = s.Count
 	for i := range x.BlockedBy {
-		if b := &x.BlockedBy[i]; s.Throttles() == 1 && s.Named(b.Throttle) {
+		if b := &x.BlockedBy[i]; s.Full() == 1 && s.Named(b.Throttle) {
 			x.HolderCount = b.InUse
 		}
 	}

@@ -92,9 +92,7 @@ func (c *core) writeLease(m *message) {
 		Meta: m.meta(), Until: m.until, Consumer: m.held.Name(), Attempt: m.attempt, Deliveries: m.deliveries,
 		LeasedAt: m.since, Retried: m.retried, Retrying: m.retrying, FirstLeasedAt: m.tied().firstLeased,
 	}
-	if f := m.failure; f != nil {
-		rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = f.text, f.cause, f.first, f.last, f.list
-	}
+	rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = m.failure.Parts()
 	c.out.batch.Put(storage.Leases, storage.AppendLeaseKey(nil, m.storageKey(), m.fence), rec.Append(nil))
 	if m.writes < 2 {
 		m.writes++

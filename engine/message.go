@@ -6,9 +6,9 @@ import (
 	"unsafe"
 
 	"github.com/faisca/fila/engine/consumers"
+	"github.com/faisca/fila/engine/internal/failures"
 	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/window"
-	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
 
@@ -64,7 +64,7 @@ type message struct {
 	attempt    uint32 // 1 plus the failures so far
 	deliveries uint32 // all deliveries so far, whatever their end
 	fence      uint64 // delivery number of the newest delivery; 0: none
-	failure    *failure
+	failure    *failures.Failures
 	ties       *ties // nil: none
 	since      int64 // when it was leased (leaseTime) or, while it is not, when it became ready; in Unix nanoseconds
 
@@ -91,46 +91,6 @@ type lease struct {
 // Failure is an attempt of a message that has failed.
 type Failure = storage.Failure
 
-// failure describes the failures of a message that failed at least once.
-type failure struct {
-	text, cause string // error of the last one, and its cause as it was named; "": it was not
-	first, last int64  // times in Unix nanoseconds; 0: it has not failed since it died or was redriven
-	// list is the last failuresMax failures, the oldest first, also those before it died or was redriven. It is never
-	// changed, as connections read it. It lacks those that an earlier release has counted.
-	list []storage.Failure
-}
-
-// Bounds of the list of failures of a message.
-const (
-	failuresMax     = 10
-	failureErrorMax = 256 // bytes of an error
-	failureNameMax  = 64  // bytes of the name of a consumer
-)
-
-// failed returns the failures of a message since it died or was redriven, nil if there are none.
-func (m *message) failed() *failure {
-	if m.failure == nil || m.failure.first == 0 {
-		return nil
-	}
-	return m.failure
-}
-
-// recoveredFailure returns the failures of a message as its record has them, nil if there are none.
-func recoveredFailure(text, cause string, first, last int64, list []storage.Failure) *failure {
-	if first == 0 && len(list) == 0 {
-		return nil
-	}
-	return &failure{text: text, cause: cause, first: first, last: last, list: list}
-}
-
-// history returns what a message keeps of its failures when it goes to another queue, nil if there are none.
-func (m *message) history() *failure {
-	if m.failure == nil || len(m.failure.list) == 0 {
-		return nil
-	}
-	return &failure{list: m.failure.list}
-}
-
 // Position returns its place in its key, which never changes.
 func (m *message) Position() window.Place { return window.Place{Rank: m.rank, ID: m.id} }
 
@@ -141,19 +101,9 @@ func (m *message) storageKey() storage.MessageKey {
 
 // fail counts a failed delivery, and adds it to the list.
 func (c *core) fail(m *message, text, cause string, expired bool) {
-	f := m.failure
-	if f == nil {
-		f = &failure{}
-		m.failure = f
-	}
-	if f.first == 0 {
-		f.first = c.now
-	}
-	f.last, f.text, f.cause = c.now, text, cause
-	f.list = append(slices.Clone(f.list[max(len(f.list)-failuresMax+1, 0):]), storage.Failure{
-		Attempt: m.attempt, Consumer: errtext.Clip(m.held.Name(), failureNameMax), LeasedAt: min(c.leasedAt(m), c.now), At: c.now,
-		Expired: expired, Error: errtext.Clip(text, failureErrorMax),
-	})
+	m.failure = m.failure.Add(storage.Failure{
+		Attempt: m.attempt, Consumer: m.held.Name(), LeasedAt: min(c.leasedAt(m), c.now), At: c.now, Expired: expired, Error: text,
+	}, cause)
 	m.attempt++
 }
 
@@ -189,7 +139,7 @@ func found(r *search.Record, store Store, like *throttleSet) (f foundMessage, er
 	if a := &r.Attempt; r.Retried {
 		m.retried, m.attempt, m.deliveries, m.fence = true, max(a.Attempt, 1), a.Deliveries, a.Fence
 		m.noteFirstLease(a.FirstLeasedAt)
-		m.failure = recoveredFailure(a.Error, a.Cause, a.FirstFailedAt, a.LastFailedAt, a.Failures)
+		m.failure = failures.Stored(a.Error, a.Cause, a.FirstFailedAt, a.LastFailedAt, a.Failures)
 	}
 	f = foundMessage{m: m, key: r.Key.Key, readyAt: r.ReadyAt()}
 	f.delayed, err = r.Delayed(store)
@@ -247,9 +197,7 @@ func (c *core) held() int64 {
 // failure, and the time at which the message is ready (0: now).
 func (c *core) writeAttempt(m *message, readyAt int64) {
 	rec := storage.Attempt{Attempt: m.attempt, Deliveries: m.deliveries, ReadyAt: readyAt, Fence: m.fence, FirstLeasedAt: m.tied().firstLeased, Freed: m.freed()}
-	if f := m.failure; f != nil {
-		rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = f.text, f.cause, f.first, f.last, f.list
-	}
+	rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures = m.failure.Parts()
 	m.retried = true
 	m.key.queue.recordAttempt(m)
 	c.out.batch.Put(storage.Attempts, c.messageKey(m), rec.Append(nil))

@@ -383,9 +383,7 @@ func (c *core) deadLetter(m *message, reason string) string {
 	rec.Dead = &storage.Dead{
 		Queue: q.name, Reason: reason, DiedAt: c.now, Attempts: m.attempt - 1, Deliveries: m.deliveries,
 	}
-	if f := m.failure; f != nil {
-		rec.Dead.Error, rec.Dead.Cause, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt = f.text, f.cause, f.first, f.last
-	}
+	rec.Dead.Error, rec.Dead.Cause, rec.Dead.FirstFailedAt, rec.Dead.LastFailedAt, _ = m.failure.Parts()
 	rec.ReadyAt = 0
 	c.move(m, dlq, &rec, nil)
 	return dlq.name
@@ -404,7 +402,7 @@ func (c *core) move(m *message, to *queue, rec *storage.Message, lent *message) 
 	k := c.keyOf(to, m.key.name)
 	moved := &message{
 		rank: m.rank, id: m.id, key: k, attempt: 1, timer: -1, batch: c.out.batchNo, fence: m.fence,
-		failure: m.history(),
+		failure: m.failure.History(),
 	}
 	moved.give(&rec.Meta, m.throttles, false)
 	if ttl := to.set.Values.Duration(queueset.TTL); ttl > 0 {

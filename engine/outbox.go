@@ -220,7 +220,7 @@ func (c *core) emitFailure(m *message, ev Event) {
 	}
 	ev.Queue, ev.ID, ev.Fence, ev.Key, ev.Attempt = m.key.queue.name, m.id, m.fence, m.key.name, m.attempt-1
 	if m.failure != nil {
-		ev.Error = m.failure.text
+		ev.Error = m.failure.Text
 	}
 	c.emit(ev)
 }

@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/internal/errtext"
-	"github.com/faisca/fila/storage"
 )
 
 // The path of a publish:
@@ -32,7 +29,7 @@ type Publish struct {
 	BestEffort bool    // a queue that refuses is left out; false: it refuses the publish
 	BytesMax   int     // that the records of all queues may have together; 0: any number
 
-	encoded  *encodedMessage // nil: not prepared
+	encoded  *topic.Encoded  // nil: not prepared
 	bindings *topic.Bindings // that Requests follow from
 	requests []Enqueue       // one for each queue, in their order
 	failed   error           // why they could not be made again
@@ -44,36 +41,6 @@ type Publish struct {
 type Published struct {
 	Queue string
 	ID    ID
-}
-
-// encodedMessage is a record that is encoded once.
-type encodedMessage struct {
-	whole   []byte // as a queue stores it whose hook changes nothing
-	content int    // bytes of its head, the payload and the headers
-}
-
-// encode encodes a message whose key, weight and so on are those that the producer has given.
-// Payload and headers are then parts of the record, which the engine owns.
-func (req *Publish) encode() error {
-	rest := req.Message.settings()
-	m := rest
-	m.Payload, m.Headers = req.Message.Payload, req.Message.Headers
-	whole := slices.Clip(m.Append(nil))
-	req.encoded = &encodedMessage{whole, len(whole) - len(rest.Append(nil))}
-	if err := m.Decode(whole[:req.encoded.content]); err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	req.Message.Payload, req.Message.Headers = m.Payload, m.Headers
-	return nil
-}
-
-// record returns the record with other settings, and whether it is the shared one, since they are the same.
-func (e *encodedMessage) record(m storage.Message) (record []byte, shared bool) {
-	rest := m.Append(nil)
-	if bytes.Equal(rest, e.whole[e.content:]) {
-		return e.whole, true
-	}
-	return append(slices.Clip(e.whole[:e.content]), rest...), false
 }
 
 // PreparePublish validates the request and prepares an enqueue for each queue whose binding the
@@ -102,7 +69,12 @@ func (req *Publish) begin(l *Limits) error {
 		return err
 	}
 	once(&m.Meta)
-	return req.encode()
+	record := m.settings()
+	record.Payload, record.Headers = m.Payload, m.Headers
+	var err error
+	req.encoded, err = topic.Encode(&record) // which the engine owns, with the payload and the headers
+	m.Payload, m.Headers = record.Payload, record.Headers
+	return err
 }
 
 // prepare makes the requests for the queues that the bindings of a snapshot name. Look-ups of
@@ -114,8 +86,8 @@ func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() in
 	for range b.Matching(req.Message.Headers) {
 		n++
 	}
-	if most := req.BytesMax; most > 0 && n*len(req.encoded.whole) > most {
-		return req.tooLong(n, n*len(req.encoded.whole))
+	if most := req.BytesMax; most > 0 && n*req.encoded.Len() > most {
+		return req.tooLong(n, n*req.encoded.Len())
 	}
 	req.requests = make([]Enqueue, 0, n)
 	for queue := range b.Matching(req.Message.Headers) {
@@ -124,8 +96,8 @@ func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() in
 		one.Queue = queue
 		one.dedup = dedupID(one)
 		one.complete(s, now)
-		var shared bool
-		if one.record, shared = req.encoded.record(one.settings()); !shared {
+		settings, shared := one.settings(), false
+		if one.record, shared = req.encoded.Record(&settings); !shared {
 			req.own += len(one.record)
 		}
 		one.Payload, one.Headers = nil, nil
@@ -151,7 +123,7 @@ func (req *Publish) Bytes() int {
 	if req.encoded == nil {
 		return 0
 	}
-	return len(req.encoded.whole) + request*len(req.requests) + req.own
+	return req.encoded.Len() + request*len(req.requests) + req.own
 }
 
 // Publish stores a prepared message in all queues whose bindings it meets, in one write, and

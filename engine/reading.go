@@ -7,6 +7,7 @@ import (
 
 	"github.com/faisca/fila/engine/changes"
 	"github.com/faisca/fila/engine/ids"
+	"github.com/faisca/fila/engine/internal/failures"
 	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/storage"
 )
@@ -243,7 +244,7 @@ type delta struct {
 	freed               bool // the message does not own its unique id any more
 	attempt, deliveries uint32
 	fence               uint64
-	failure             *failure
+	failure             *failures.Failures
 
 	// timed is true if the message has become delayed or has ceased to be.
 	timed   bool

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faisca/fila/engine/internal/failures"
 	"github.com/faisca/fila/engine/search"
 )
 
@@ -100,7 +101,7 @@ func (c *getCall) Apply(tx *Tx) error {
 // The bytes counted for a message of a page, beside its record, are at least what it takes.
 func TestAViewTakesNoMoreThanIsCounted(t *testing.T) {
 	size := func(v any) int { return int(reflect.TypeOf(v).Size()) }
-	if n := size(foundMessage{}) + size(message{}) + size(View{}) + size(Death{}) + size(failure{}); n > search.ViewBytes {
+	if n := size(foundMessage{}) + size(message{}) + size(View{}) + size(Death{}) + size(failures.Failures{}); n > search.ViewBytes {
 		t.Errorf("%d bytes, %d are counted", n, search.ViewBytes)
 	}
 }

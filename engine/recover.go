@@ -9,6 +9,7 @@ import (
 
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/figures"
+	"github.com/faisca/fila/engine/internal/failures"
 	"github.com/faisca/fila/engine/internal/keytable"
 	"github.com/faisca/fila/engine/internal/records"
 	"github.com/faisca/fila/engine/settings"
@@ -291,7 +292,7 @@ func (c *core) recoverLeases() error {
 		}
 		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
 		m.noteFirstLease(rec.FirstLeasedAt)
-		m.failure = recoveredFailure(rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures)
+		m.failure = failures.Stored(rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures)
 		c.leases.byID[m.id] = m
 		c.leases.ends.Push(m)
 		if !m.retrying {

@@ -8,6 +8,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/causes"
+	"github.com/faisca/fila/engine/internal/failures"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/storage"
 )
@@ -257,7 +258,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	if err := rec.Decode(f.m.body); err == nil { // a damaged record is reported by its delivery
 		to = c.redriveTarget(j, &rec)
 	}
-	another := j.req.Filter != nil && (j.req.Filter.Error != nil || len(j.req.Filter.Causes) > 0) && !sameError(failed, f.m.failure)
+	another := j.req.Filter != nil && (j.req.Filter.Error != nil || len(j.req.Filter.Causes) > 0) && !failures.Same(failed, f.m.failure)
 	if to == nil || is != ready || another || c.groups.cancels(f.m) || to.full(f.key) != nil {
 		j.skipped++
 		return true
@@ -284,11 +285,6 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 		j.nextAt += j.pace()
 	}
 	return true
-}
-
-// sameError reports whether a message has the same error in two states of it.
-func sameError(a, b *failure) bool {
-	return a == b || a != nil && b != nil && a.text == b.text && a.cause == b.cause
 }
 
 // redriveTarget returns the queue that takes a message, or nil if the message has to stay.

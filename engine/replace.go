@@ -67,7 +67,7 @@ func (tx *Tx) findOwner(a *admission, req *Enqueue, e *storage.DedupEntry) error
 	switch waits := a.is == ready || a.is == delayed; {
 	case waits && c.groups.cancels(f.m):
 		a.known, a.kept, a.cancelled = ID{}, false, f
-	case waits && req.Replace && f.m.attempt == 1 && f.m.failed() == nil:
+	case waits && req.Replace && f.m.attempt == 1 && f.m.failure.Current() == nil:
 		a.known, a.kept, a.replaces = ID{}, false, f
 	}
 	return nil
@@ -125,7 +125,7 @@ func (c *core) replace(req *Enqueue, a *admission, body *sharedBody) *message {
 	k := old.key
 	m := &message{
 		rank: old.rank, id: old.id, key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo,
-		retried: old.retried, deliveries: old.deliveries, fence: old.fence, failure: old.history(),
+		retried: old.retried, deliveries: old.deliveries, fence: old.fence, failure: old.failure.History(),
 	}
 	req.Rewritten = true
 	c.groups.inherit(req, old)

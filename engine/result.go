@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -318,16 +319,8 @@ func (q *queue) tell(c *core, m *message, r *Result) {
 // tellDead answers the requests for a message that is dead.
 func (q *queue) tellDead(c *core, m *message, reason string) {
 	if len(q.resultWaits) > 0 {
-		q.tell(c, m, &Result{Status: ResultDead, Error: deathText(m.failure, reason), At: unix(c.now)})
+		q.tell(c, m, &Result{Status: ResultDead, Error: m.failure.TextOr(reason), At: unix(c.now)})
 	}
-}
-
-// deathText is the error of a dead message.
-func deathText(f *failure, reason string) string {
-	if f != nil && f.text != "" {
-		return f.text
-	}
-	return reason
 }
 
 // tell answers the requests for a message.
@@ -423,7 +416,7 @@ func (l *resultLook) died(f *foundMessage) bool {
 	if d == nil || d.Queue != l.name {
 		return false
 	}
-	l.result = Result{Status: ResultDead, Error: deathText(&failure{text: d.Error}, d.Reason), At: unix(d.DiedAt)}
+	l.result = Result{Status: ResultDead, Error: cmp.Or(d.Error, d.Reason), At: unix(d.DiedAt)}
 	return true
 }
 

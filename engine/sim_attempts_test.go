@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/faisca/fila/engine/internal/failures"
 	"github.com/faisca/fila/storage"
 )
 
@@ -30,11 +31,11 @@ func (o *oracle) attemptsOf(c *core) {
 	for id, m := range c.leases.byID {
 		var list []Failure
 		if m.failure != nil {
-			list = m.failure.list
+			list = m.failure.List
 		}
 		o.attemptsAre(m, list)
 		text, nacked := o.nackTexts[id]
-		if nacked && len(list) < failuresMax && !slices.ContainsFunc(list, func(f Failure) bool { return f.Error == text }) {
+		if nacked && len(list) < failures.Max && !slices.ContainsFunc(list, func(f Failure) bool { return f.Error == text }) {
 			o.fail("message %s was nacked with %q, which is missing in %v", id, text, list)
 		}
 	}
@@ -42,7 +43,7 @@ func (o *oracle) attemptsOf(c *core) {
 
 // attemptsAre verifies that a list has each attempt once and in order, and ends with the last one.
 func (o *oracle) attemptsAre(m *message, list []Failure) {
-	if len(list) > failuresMax {
+	if len(list) > failures.Max {
 		o.fail("message %s has %d attempts in its list", m.id, len(list))
 	}
 	for i := range list {
@@ -52,11 +53,11 @@ func (o *oracle) attemptsAre(m *message, list []Failure) {
 			o.fail("message %s: attempt %d of the list does not follow: %v", m.id, i, list)
 		}
 	}
-	if n := len(list); m.attempt > 1 && (n == 0 || list[n-1].Attempt != m.attempt-1 || list[n-1].At != m.failure.last) {
+	if n := len(list); m.attempt > 1 && (n == 0 || list[n-1].Attempt != m.attempt-1 || list[n-1].At != m.failure.Last) {
 		o.fail("message %s is at attempt %d, its list is %v", m.id, m.attempt, list)
 	}
-	if m.attempt == 1 && m.failed() != nil {
-		o.fail("message %s has not failed since it came into its queue, and has the error %q", m.id, m.failure.text)
+	if m.attempt == 1 && m.failure.Current() != nil {
+		o.fail("message %s has not failed since it came into its queue, and has the error %q", m.id, m.failure.Text)
 	}
 }
 

@@ -137,13 +137,14 @@ func (m *Message) sizeMax() int {
 }
 
 // Decode reads a record that Append made.
-func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, nil, nil) }
+func (m *Message) Decode(b []byte) error { return m.DecodeLike(b, &Meta{}) }
 
 // DecodeLike is Decode for one of many similar messages: throttle keys and budgets that equal
-// those given are taken from there, and the slices themselves if all do, without allocations.
-func (m *Message) DecodeLike(b []byte, throttles, budgets []string) error {
+// those of another are taken from there, and the slices themselves if all do, without allocations. The other one may be
+// that of m before.
+func (m *Message) DecodeLike(b []byte, like *Meta) error {
+	c := codec{throttles: like.Throttles, budgets: like.Budgets}
 	*m = Message{}
-	c := codec{throttles: throttles, budgets: budgets}
 	for c.decode(b); c.pass(); {
 		m.fields(&c)
 	}

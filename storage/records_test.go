@@ -334,7 +334,7 @@ func TestDecodingLikeAnotherReadsTheSame(t *testing.T) {
 		for _, like := range [][]string{nil, {"a"}, {"a", "b"}, {"a", "b", "c"}, {""}} {
 			kept := slices.Clone(like)
 			var m storage.Message
-			if err := m.DecodeLike(enc, like, nil); err != nil || !slices.Equal(m.Throttles, throttles) || m.Cost != 2 {
+			if err := m.DecodeLike(enc, &storage.Meta{Throttles: like}); err != nil || !slices.Equal(m.Throttles, throttles) || m.Cost != 2 {
 				t.Errorf("%q like %q: got %+v, %v", throttles, like, m, err)
 			}
 			if !slices.Equal(like, kept) {

@@ -8,8 +8,8 @@
 // The engine says what happens to an account, and at which [Moment]. A call changes the sums in memory and returns a
 // [Change]: the entries of the ledger that go into the open batch, and what else follows from it. The record of an
 // account follows once for each batch, however often the account has moved ([Accounts.Records]). An account that does
-// not exist, an amount that is not covered and an id that was used for something else are errors, of which the
-// engine makes the texts that clients read. Four calls go like this:
+// not exist, an amount that is not covered and an id that was used for something else are errors, of which
+// [Move.Refusal] makes the texts that clients read. Four calls go like this:
 //
 //	CREDIT acme 1000 ID i   on the connection: View.Look(acme, i) = Known, what the store has under the id
 //	                        Move(acme, 1000, i, Known) = 1000, Change{the entry, the id; Stored, Freed}

@@ -1,9 +1,13 @@
 package budget
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"time"
 
+	"github.com/faisca/fila/engine/internal/refusals"
+	"github.com/faisca/fila/internal/credit"
 	"github.com/faisca/fila/internal/ledger"
 	"github.com/faisca/fila/storage"
 )
@@ -38,6 +42,40 @@ type Move struct {
 
 	// Known is what the store had under the id. A connection looks it up before.
 	Known Known
+}
+
+// Bounds of the texts of a movement, in bytes.
+const (
+	MoveIDMax   = 512
+	MoveNoteMax = 512
+)
+
+// Check refuses texts that are too long: refusals.ErrTooBig.
+func (m *Move) Check() error {
+	switch {
+	case len(m.ID) > MoveIDMax:
+		return fmt.Errorf("%w: ID of %d bytes, the limit is %d", refusals.ErrTooBig, len(m.ID), MoveIDMax)
+	case len(m.Note) > MoveNoteMax:
+		return fmt.Errorf("%w: NOTE of %d bytes, the limit is %d", refusals.ErrTooBig, len(m.Note), MoveNoteMax)
+	}
+	return nil
+}
+
+// Refusal returns the error of a client whose movement of an account Move has refused. One of the look-up of the id
+// is that of the store.
+func (m *Move) Refusal(a *Account, err error) error {
+	kind, _ := m.Kind()
+	used, is := errors.AsType[*UsedError](err)
+	switch {
+	case is:
+		return fmt.Errorf("%w: ID %.80q is that of a %s of %d of budget %q; use another id", refusals.ErrInvalid, m.ID, used.Kind, used.Amount, m.Name)
+	case errors.Is(err, credit.ErrNotCovered):
+		return fmt.Errorf("%w: budget %q has %d credits available and may be %d in debt, the charge is %d", refusals.ErrCredit, m.Name, a.Available(), a.Debt(), m.Amount)
+	case errors.Is(err, credit.ErrBounds):
+		return fmt.Errorf("%w: the balance of budget %q is %d, with %s %d it would be out of bounds", refusals.ErrInvalid, m.Name, a.Balance(), kind, m.Amount)
+	default:
+		return fmt.Errorf("look ID up: %w", err)
+	}
 }
 
 // Kind returns the kind of the movement, and by how much it changes the balance.

@@ -85,7 +85,7 @@ func Load(ds []*Delivery, store storage.Reader) (read int, err error) {
 		}
 		d.record, read = b, len(b)
 	}
-	if err := d.message.DecodeLike(d.record, d.message.Throttles, d.message.Budgets); err != nil {
+	if err := d.message.DecodeLike(d.record, &d.message.Meta); err != nil {
 		return read, fmt.Errorf("load message %s: %w", d.Place.ID, err)
 	}
 	if d.Notes != nil {

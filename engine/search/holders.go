@@ -40,8 +40,8 @@ func (h *Holders) Of(throttle string) {
 	h.full[throttle] = true
 }
 
-// Throttles returns the number of throttles.
-func (h *Holders) Throttles() int { return len(h.full) }
+// Full returns the number of throttles.
+func (h *Holders) Full() int { return len(h.full) }
 
 // Named reports whether one of the throttle keys is one of the throttles.
 func (h *Holders) Named(keys ...string) bool {

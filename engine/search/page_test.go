@@ -206,7 +206,7 @@ func TestARecordSaysSinceWhenAndUntilWhenItWaits(t *testing.T) {
 
 func TestTheHoldersThatEndFirstAreNamed(t *testing.T) {
 	var h Holders
-	if h.Of("a"); h.Throttles() != 1 || !h.Named("b", "a") || h.Named("b") || h.Named() {
+	if h.Of("a"); h.Full() != 1 || !h.Named("b", "a") || h.Named("b") || h.Named() {
 		t.Error("the leases of a throttle are not known by it")
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test

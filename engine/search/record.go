@@ -25,7 +25,7 @@ type Record struct {
 // message before, which are usually the same.
 func (r *Record) decode(mk storage.MessageKey, value []byte) error {
 	r.Key, r.Value, r.ID, r.Attempt, r.Retried = mk, value, mk.ID, storage.Attempt{}, false
-	if err := r.Message.DecodeLike(value, r.Message.Throttles, r.Message.Budgets); err != nil {
+	if err := r.Message.DecodeLike(value, &r.Message.Meta); err != nil {
 		return fmt.Errorf("message %s: %w", mk.ID, err)
 	}
 	return nil

@@ -60,8 +60,8 @@ type Death struct {
 	Attempts, Deliveries uint32 // in the queue in which it died
 }
 
-// Hold gives the view the record of the message, for Open.
-func (v *View) Hold(record []byte) { v.record = record }
+// Hold gives the view the record of the message, for Open, and the weight of its key.
+func (v *View) Hold(record []byte, weight uint32) { v.record, v.Weight = record, weight }
 
 // Held returns the bytes of that record.
 func (v *View) Held() int { return len(v.record) }
