@@ -28,7 +28,7 @@ func (t *bodyTable) next(c *core) int64 {
 	if !t.Pending() {
 		return never
 	}
-	return max(t.at, c.reads.pausedUntil)
+	return max(t.at, c.reads.PausedTo)
 }
 
 // expire starts the next look-up.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/faisca/fila/engine/cron"
+	"github.com/faisca/fila/engine/internal/limits"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/schedule"
 	"github.com/faisca/fila/storage"
@@ -119,7 +120,7 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	}
 	set := storage.Cron{Queue: req.Queue, Expression: cr.Expression, Zone: cr.Zone, CatchUp: uint32(cr.CatchUp), Topic: cr.Topic}
 	o := cronOptions(req)
-	once(&o.Meta)
+	limits.Once(&o.Meta)
 	o.Store(&set)
 	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, cr.Name), cr.record)
 	c.putCron(c.cron.Set(cr.Name, set, cr.schedule, c.calendar()))

@@ -273,17 +273,17 @@ func TestDetachedKeysLeaveTheQueueOfReads(t *testing.T) {
 		w.fillKeys("other", 1)
 	}
 	c := w.core
-	c.detached.max, c.reads.pausedUntil = 1, c.now+int64(time.Hour)
-	if a, b := len(w.lease("big", 2*keys)), len(w.lease("other", 2)); a != 2*keys || b != 2 || len(c.reads.urgent) != keys+1 {
-		t.Fatalf("%d and %d leased, %d keys want a read", a, b, len(c.reads.urgent))
+	c.detached.max, c.reads.PausedTo = 1, c.now+int64(time.Hour)
+	if a, b := len(w.lease("big", 2*keys)), len(w.lease("other", 2)); a != 2*keys || b != 2 || urgentReads(c) != keys+1 {
+		t.Fatalf("%d and %d leased, %d keys want a read", a, b, urgentReads(c))
 	}
 	w.tick(purgeOf("big"))
-	c.reads.pausedUntil = 0
+	c.reads.PausedTo = 0
 	for turn := 0; turn == 0 || c.tasks.unfinished; turn++ {
-		before := len(c.reads.urgent)
+		before := urgentReads(c)
 		w.tick()
 		w.sound()
-		if passed := before - len(c.reads.urgent); passed > 2 {
+		if passed := before - urgentReads(c); passed > 2 {
 			t.Fatalf("turn %d has passed over %d keys of the purged queue", turn, passed)
 		}
 	}
@@ -411,4 +411,10 @@ func TestStatisticsOfDetachedKeysAreKeptByName(t *testing.T) {
 			return err
 		})
 	}
+}
+
+// urgentReads returns how many keys want a read first.
+func urgentReads(c *core) int {
+	_, urgent := c.reads.Waiting()
+	return urgent
 }

@@ -1,15 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/keytable"
+	"github.com/faisca/fila/engine/internal/limits"
 	"github.com/faisca/fila/engine/scripts"
-	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
 )
@@ -100,7 +100,7 @@ func prepare(req *Enqueue, l *Limits, s *Snapshot, store Store, seen uint64, now
 func (req *Enqueue) complete(s *Snapshot, now func() int64) {
 	s.decide(req, now)
 	req.hash = keytable.HashOf(req.Key)
-	once(&req.Meta)
+	limits.Once(&req.Meta)
 }
 
 // settings returns the record of the message without its payload and headers.
@@ -155,61 +155,11 @@ func checkMessage(req *Enqueue, l *Limits) error {
 		return fmt.Errorf("%w: AT must be a time after 1970", ErrInvalid)
 	case req.Cost > l.Cost:
 		return fmt.Errorf("%w: COST %d, it must be from 1 to %d", ErrInvalid, req.Cost, l.Cost)
-	case len(req.Headers) > l.Headers:
-		return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(len(req.Headers), "header"), l.Headers)
 	}
 	if err := checkGroup(req, l); err != nil {
 		return err
 	}
-	if err := checkMeta(req, l); err != nil {
-		return err
-	}
-	return checkHeaders(req, l)
-}
-
-// checkHeaders validates the headers of a request.
-func checkHeaders(req *Enqueue, l *Limits) error {
-	for i := range req.Headers {
-		h := &req.Headers[i]
-		if len(h.Name) == 0 {
-			return fmt.Errorf("%w: a header name has at least one byte", ErrInvalid)
-		}
-		if len(h.Name) > l.HeaderName {
-			return fmt.Errorf("%w: HEADER name of %d bytes, the limit is %d", ErrTooBig, len(h.Name), l.HeaderName)
-		}
-		if len(h.Value) > l.HeaderValue {
-			return fmt.Errorf("%w: HEADER value of %d bytes, the limit is %d", ErrTooBig, len(h.Value), l.HeaderValue)
-		}
-	}
-	return nil
-}
-
-// countDistinct returns the number of different keys in a list.
-func countDistinct(keys []string) int {
-	seen := make(map[string]struct{}, len(keys))
-	for _, key := range keys {
-		seen[key] = struct{}{}
-	}
-	return len(seen)
-}
-
-// distinct returns the throttle keys without repetitions, in their order: a message takes
-// one token of each throttle. The argument may be shared and is not changed; without
-// repetitions it is returned as it is.
-func distinct(keys []string) []string {
-	for i := 1; i < len(keys); i++ {
-		if !slices.Contains(keys[:i], keys[i]) {
-			continue
-		}
-		once := slices.Clone(keys[:i])
-		for _, key := range keys[i+1:] {
-			if !slices.Contains(once, key) {
-				once = append(once, key)
-			}
-		}
-		return once
-	}
-	return keys
+	return cmp.Or(l.CheckMeta(&req.Meta, req.Charge), l.CheckHeaders(req.Headers))
 }
 
 // Enqueue stores a prepared message and returns its id. With a unique id that a message of the

@@ -43,7 +43,7 @@ func (t *groupTable) reset() { t.Reset() }
 
 // next returns when something of a group is due, or a page of a sweep is read.
 func (t *groupTable) next(c *core) int64 {
-	return min(t.NextAt(), max(t.SweepAt(), c.reads.pausedUntil))
+	return min(t.NextAt(), max(t.SweepAt(), c.reads.PausedTo))
 }
 
 // expire cancels the groups that have expired, drops what need not be known any more, and reads the next page of a sweep,

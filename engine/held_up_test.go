@@ -154,8 +154,8 @@ func TestAKeyStandsOnceInLineForReads(t *testing.T) {
 				}
 				w.must(func(tx *Tx) error { _, err := tx.Ack("q", receipts); return err })
 			}
-			if n := len(w.core.reads.prefetch) + len(w.core.reads.urgent); n > 4 {
-				t.Errorf("two keys stand %d times in line", n)
+			if prefetch, urgent := w.core.reads.Waiting(); prefetch+urgent > 4 {
+				t.Errorf("two keys stand %d times in line", prefetch+urgent)
 			}
 		})
 	}
@@ -365,13 +365,13 @@ func TestAnUnreadableDiskIsNotTriedByEachKey(t *testing.T) {
 		})})
 		w.Advance(time.Nanosecond)
 	}
-	if most := 2 * w.core.cfg.ReadsMax; w.core.reads.failed > most || w.core.reads.failed == 0 {
-		t.Errorf("%d reads have failed without a pause, want at most %d", w.core.reads.failed, most)
+	if most := 2 * w.core.cfg.ReadsMax; w.core.reads.FailedInARow() > most || w.core.reads.FailedInARow() == 0 {
+		t.Errorf("%d reads have failed without a pause, want at most %d", w.core.reads.FailedInARow(), most)
 	}
 	store.prefix = nil
 	w.Advance(3 * time.Second)
-	if w.core.reads.failed != 0 || len(w.core.reads.backedOff) > 0 {
-		t.Errorf("%d reads failed at last, %d keys rest", w.core.reads.failed, len(w.core.reads.backedOff))
+	if w.core.reads.FailedInARow() != 0 || w.core.reads.BackedOff() > 0 {
+		t.Errorf("%d reads failed at last, %d keys rest", w.core.reads.FailedInARow(), w.core.reads.BackedOff())
 	}
 }
 

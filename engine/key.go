@@ -47,7 +47,7 @@ type fairKey struct {
 
 	out          uint32 // of an ordered queue: 1 + its index in keyOrder.keys; 0: none
 	stored       bool   // a record of its settings exists
-	prefetching  bool   // in readQueue.prefetch
+	prefetching  bool   // in readQueue, to be read when memory allows it
 	batching     bool   // a lease takes several messages of it in this turn
 	gatherTimer  int    // index in gathering.keys; -1: it does not gather
 	gathersUntil int64  // see gather.go; ends a cache line

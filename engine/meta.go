@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/dispatch"
 	"github.com/faisca/fila/engine/internal/keytable"
-	"github.com/faisca/fila/internal/credit"
-	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
@@ -39,50 +36,6 @@ func (m *message) meta() Meta {
 		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
 	}
 	return meta
-}
-
-// once drops repetitions of throttle keys and budgets.
-func once(meta *Meta) {
-	meta.Throttles, meta.Budgets = distinct(meta.Throttles), distinct(meta.Budgets)
-}
-
-// checkMeta validates the throttle keys and the budgets of a request, and its charge.
-func checkMeta(req *Enqueue, l *Limits) error {
-	if n := len(req.Throttles); n > l.Throttles {
-		if n = countDistinct(req.Throttles); n > l.Throttles {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(n, "different throttle key"), l.Throttles)
-		}
-	}
-	for _, t := range req.Throttles {
-		if t == "" {
-			return fmt.Errorf("%w: a throttle key has at least one byte", ErrInvalid)
-		}
-		if len(t) > l.Throttle {
-			return fmt.Errorf("%w: THROTTLE of %d bytes, the limit is %d", ErrTooBig, len(t), l.Throttle)
-		}
-	}
-	if n := len(req.Budgets); n > BudgetsMax {
-		if n = countDistinct(req.Budgets); n > BudgetsMax {
-			return fmt.Errorf("%w: %s, the limit is %d", ErrTooBig, errtext.Amount(n, "different budget"), BudgetsMax)
-		}
-	}
-	for _, name := range req.Budgets {
-		if name == "" {
-			return fmt.Errorf("%w: the name of a budget has at least one byte", ErrInvalid)
-		}
-		if len(name) > l.Key {
-			return fmt.Errorf("%w: BUDGET of %d bytes, the limit is %d", ErrTooBig, len(name), l.Key)
-		}
-	}
-	if n := req.Charge; n != nil && (*n < 0 || *n > credit.ChargeMax) {
-		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", ErrInvalid, *n, int64(credit.ChargeMax))
-	}
-	if r := req.Retries; r != nil {
-		if err := r.Check(); err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-	}
-	return nil
 }
 
 // ties are what only few messages have. They are never changed, as messages may share them.

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/faisca/fila/engine/internal/limits"
 	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/internal/errtext"
 )
@@ -68,7 +69,7 @@ func (req *Publish) begin(l *Limits) error {
 	if err := checkMessage(m, l); err != nil {
 		return err
 	}
-	once(&m.Meta)
+	limits.Once(&m.Meta)
 	record := m.settings()
 	record.Payload, record.Headers = m.Payload, m.Headers
 	var err error

@@ -14,16 +14,16 @@ import (
 // read and what the window records meanwhile is the subject of package window; leased messages are found
 // in core.leases. By the stages of that package, a key is:
 //
-//	requested   in readQueue.prefetch
-//	urgent      in readQueue.urgent
+//	requested   in readQueue, to be read when memory allows it
+//	urgent      in readQueue, to be read first
 //	issued      in none: the job runs after the commit of its batch, and sees that batch
-//	backed off  in readQueue.backedOff: it is read again after Config.RetryInterval
+//	backed off  in readQueue: it is read again after Config.RetryInterval
 //
 //	none → requested, urgent    requestRead: the window has run low
 //	requested, urgent → issued  issueReads: fewer than Config.ReadsMax are under way
 //	issued → none               Apply merges the result, or drops a stale one
 //	issued → backed off         Apply: the read failed
-//	backed off → none           retryBackedOff
+//	backed off → none           readQueue.expire
 type read struct {
 	window.Read[window.Place]
 	epoch uint64 // core.epoch when it was issued
@@ -43,12 +43,7 @@ type read struct {
 
 // readQueue holds the keys that need a window read, and bounds the reads under way.
 type readQueue struct {
-	prefetch    []*fairKey  // their windows run low
-	urgent      []*fairKey  // their windows are empty: they are read first
-	inFlight    int         // window reads, at most Config.ReadsMax
-	pausedUntil int64       // Unix nanoseconds before which no read is issued
-	failed      int         // consecutive window reads that failed
-	backedOff   []backedOff // in the order of their times
+	window.Requests[*fairKey]
 
 	batches map[*fairKey]*batchRead // what leases wait for, of keys with a read requested or under way
 
@@ -59,18 +54,21 @@ func (q *readQueue) reset() { *q = readQueue{} }
 
 // next returns when reads may be issued again, or the first key that has backed off may be
 // read again.
-func (q *readQueue) next(c *core) int64 {
-	at := int64(never)
-	if q.pausedUntil > c.now {
-		at = q.pausedUntil
-	}
-	if len(q.backedOff) > 0 {
-		at = min(at, q.backedOff[0].until)
-	}
-	return at
-}
+func (q *readQueue) next(c *core) int64 { return q.NextAt(c.now, never) }
 
-func (q *readQueue) expire(c *core) { c.retryBackedOff() }
+// expire requests reads again for the keys that have backed off and whose time has come.
+func (q *readQueue) expire(c *core) {
+	for c.room() {
+		k, read, ok := q.Resume(c.now)
+		if !ok {
+			return
+		}
+		c.spend(1)
+		if c.alive(k) && k.window.Resume(read) {
+			c.settle(k)
+		}
+	}
+}
 
 // requestRead queues a key for a window read when half of its window is empty, and makes the
 // request urgent when all of it is. Half a window gives the read the time of a commit and a
@@ -84,30 +82,26 @@ func (c *core) requestRead(k *fairKey) {
 	case window.Prefetch:
 		if !k.prefetching {
 			k.prefetching = true
-			c.reads.prefetch = append(c.reads.prefetch, k)
+			c.reads.Prefetch(k)
 		}
 	case window.Urgent:
-		c.reads.urgent = append(c.reads.urgent, k)
+		c.reads.Urgent(k)
 	case window.NoRead:
 	}
 }
 
-// issueReads issues as many window reads as may be under way. Keys with an empty window come
-// first, whatever memory holds, since they could not deliver otherwise; prefetching waits
+// issueReads issues as many window reads as may be under way; prefetching waits
 // while memory holds enough messages and bodies. Entries of the lists may be outdated: a key
 // that was detached, forgotten or read meanwhile is skipped, a bounded number in a turn.
 func (c *core) issueReads() {
 	skipped := 0
-	for c.reads.inFlight < c.cfg.ReadsMax && c.mayRead() {
-		var k *fairKey
-		switch {
-		case len(c.reads.urgent) > 0:
-			k, c.reads.urgent = c.reads.urgent[0], c.reads.urgent[1:]
-		case len(c.reads.prefetch) > 0 && c.heads.messages < c.cfg.WindowTotal && c.heads.bodyBytes < c.cfg.BodyBytes:
-			k, c.reads.prefetch = c.reads.prefetch[0], c.reads.prefetch[1:]
-			k.prefetching = false
-		default:
+	for c.reads.InFlight < c.cfg.ReadsMax && c.mayRead() {
+		k, urgent, ok := c.reads.Next(c.heads.messages < c.cfg.WindowTotal && c.heads.bodyBytes < c.cfg.BodyBytes)
+		if !ok {
 			return
+		}
+		if !urgent {
+			k.prefetching = false
 		}
 		if k.purged() {
 			if skipped++; skipped >= c.detached.max {
@@ -130,7 +124,7 @@ func (c *core) issueRead(k *fairKey) {
 		r.limit = max(r.limit, b.wants)
 	}
 	r.from = k.window.Issue(&r.Read)
-	c.reads.inFlight++
+	c.reads.InFlight++
 	c.out.jobs = append(c.out.jobs, r)
 }
 
@@ -156,7 +150,7 @@ func (tx *Tx) awaitMessages(k *fairKey, wants int) error {
 	b.tasks, b.wants = append(b.tasks, tx.task), max(b.wants, wants)
 	k.window.Request(k.window.Len())
 	if k.window.Wants() { // requestRead may have listed it to be read when memory allows it
-		c.reads.urgent = append(c.reads.urgent, k)
+		c.reads.Urgent(k)
 	}
 	return tx.await()
 }
@@ -201,25 +195,16 @@ func (c *core) alive(k *fairKey) bool {
 
 // mayRead reports whether reads may be issued: not while the store is read-only and may be
 // reopened, nor for a while after a failure, since a broken disk would keep the loop busy.
-func (c *core) mayRead() bool { return c.health.failed == nil && c.now >= c.reads.pausedUntil }
-
-// backedOff is a key whose last read failed.
-type backedOff struct {
-	key   *fairKey
-	read  *window.Read[window.Place] // what its window has returned: it resumes with it
-	until int64                      // Unix nanoseconds
-}
+func (c *core) mayRead() bool { return c.health.failed == nil && c.now >= c.reads.PausedTo }
 
 // readFailed delays the next read: of the key alone, whose records may be damaged, or of all
 // keys when Config.ReadsMax reads have failed in a row, since then it is the disk. It refuses
 // the tasks that wait only for the read. Without a key, it was a read of a due-time index.
 func (c *core) readFailed(k *fairKey, err error) {
 	c.cfg.Log.Error().Err(err).Msg("reading ahead failed, it is tried again")
-	c.reads.failed++
-	if k == nil || c.reads.failed >= c.cfg.ReadsMax {
-		c.reads.pausedUntil = c.now + int64(c.cfg.RetryInterval)
-	}
-	if k == nil {
+	until := c.now + int64(c.cfg.RetryInterval)
+	if c.reads.Failed(c.cfg.ReadsMax, until); k == nil {
+		c.reads.PausedTo = until
 		return
 	}
 	c.backOff(k)
@@ -234,19 +219,7 @@ func (c *core) readFailed(k *fairKey, err error) {
 
 // backOff makes the next read of a key wait for Config.RetryInterval.
 func (c *core) backOff(k *fairKey) {
-	c.reads.backedOff = append(c.reads.backedOff, backedOff{k, k.window.BackOff(), c.now + int64(c.cfg.RetryInterval)})
-}
-
-// retryBackedOff requests reads again for the keys whose time has come.
-func (c *core) retryBackedOff() {
-	for c.room() && len(c.reads.backedOff) > 0 && c.reads.backedOff[0].until <= c.now {
-		c.spend(1)
-		r := c.reads.backedOff[0]
-		c.reads.backedOff = c.reads.backedOff[1:]
-		if c.alive(r.key) && r.key.window.Resume(r.read) {
-			c.settle(r.key)
-		}
-	}
+	c.reads.BackOff(k, k.window.BackOff(), c.now+int64(c.cfg.RetryInterval))
 }
 
 // do reads from the store. It runs off the loop and changes only the read itself.
@@ -287,7 +260,7 @@ func (r *read) Apply(tx *Tx) error {
 	if r.epoch != c.epoch {
 		return nil
 	}
-	c.reads.inFlight--
+	c.reads.InFlight--
 	k := r.key
 	defer c.resumeBatches(k)
 	if !c.alive(k) || !k.window.End(&r.Read) {
@@ -296,7 +269,7 @@ func (r *read) Apply(tx *Tx) error {
 	if r.err != nil {
 		c.readFailed(k, r.err)
 	} else {
-		c.reads.failed = 0
+		c.reads.Succeeded()
 		c.mergeKey(k, r)
 	}
 	if k.window.LastReadEmpty() {

@@ -73,7 +73,7 @@ func (t *ttlMessages) next(c *core) int64 {
 	if t.batches >= ttlBatchesMax || t.index.Len() == 0 {
 		return never
 	}
-	return max(t.index.next(), c.reads.pausedUntil, t.pausedUntil)
+	return max(t.index.next(), c.reads.PausedTo, t.pausedUntil)
 }
 
 // expire ends messages whose TTL has passed, within the budget.
