@@ -33,7 +33,7 @@ func (o *oracle) acts(c *core) {
 		}
 		last, newest[a.Object] = a.Number, a.After
 	}
-	for name := range c.order.Inside().Throttles() {
+	for name := range c.order.Inside().AllThrottles() {
 		if _, known := newest[name]; !known && settingOf(c, name) != "" && strings.HasPrefix(name, "t") {
 			o.fail("throttle %s was set without an act", name)
 		}

@@ -91,7 +91,7 @@ func (c *core) lacks(m *message) iter.Seq2[string, *budget.Account] {
 		if m.key.queue.isDLQ() {
 			return
 		}
-		for i, a := range c.accountsOf(m.throttles) {
+		for i, a := range c.accounts.of(m.throttles) {
 			if (a == nil || !a.Covers(m.throttles.Charge)) && !yield(m.throttles.Budgets[i], a) {
 				return
 			}
@@ -109,7 +109,7 @@ func (c *core) covered(m *message) bool {
 
 // refillFor adds to the budgets of a message what the ticks up to now have brought.
 func (c *core) refillFor(m *message) {
-	for _, a := range c.accountsOf(m.throttles) {
+	for _, a := range c.accounts.of(m.throttles) {
 		if a != nil {
 			c.catchUp(a)
 		}

@@ -11,13 +11,13 @@ import "github.com/faisca/fila/engine/budget"
 // message.reserved says which of the two is still to come, so each happens once. What is reserved
 // is not stored: it is the sum over the leases, also after a recovery (reserveAgain).
 
-// accountsOf returns the budgets of a throttle set, which may be nil, in the order of their names;
+// of returns the budgets of a throttle set, which may be nil, in the order of their names;
 // nil for one that does not exist.
-func (c *core) accountsOf(l *throttleSet) []*budget.Account {
+func (s *accountTable) of(l *throttleSet) []*budget.Account {
 	if l == nil || len(l.Budgets) == 0 {
 		return nil
 	}
-	return c.accounts.Find(&l.accounts, l.Budgets)
+	return s.Find(&l.accounts, l.Budgets)
 }
 
 // reserveCharge keeps the charge of a message that is delivered in each of its budgets, which cover it.
@@ -25,7 +25,7 @@ func (c *core) reserveCharge(m *message) {
 	if m.key.queue.isDLQ() {
 		return
 	}
-	for i, a := range c.accountsOf(m.throttles) {
+	for i, a := range c.accounts.of(m.throttles) {
 		c.catchUp(a) // what covered the charge may be a refill that is due
 		a.Reserve(m.throttles.Charge)
 		m.reserved |= 1 << i
@@ -37,7 +37,7 @@ func (c *core) reserveAgain(m *message) {
 	if m.key.queue.isDLQ() {
 		return
 	}
-	for i, a := range c.accountsOf(m.throttles) {
+	for i, a := range c.accounts.of(m.throttles) {
 		if a != nil {
 			a.Reserve(m.throttles.Charge)
 			m.reserved |= 1 << i
@@ -50,7 +50,7 @@ func (c *core) reservedBy(m *message, fn func(a *budget.Account, charge int64)) 
 	if m.reserved == 0 {
 		return
 	}
-	for i, a := range c.accountsOf(m.throttles) {
+	for i, a := range c.accounts.of(m.throttles) {
 		if m.reserved&(1<<i) != 0 && a != nil { // a charge of 0 reserves nothing, so the budget may be gone
 			fn(a, m.throttles.Charge)
 		}
@@ -90,7 +90,7 @@ func (c *core) settleUse(m *message, used *int64) {
 // creditsCommitted reports whether the credits that a message was delivered on are in the store:
 // no budget of it has got more available in the open batch, or in one that is being written.
 func (c *core) creditsCommitted(m *message) bool {
-	for _, a := range c.accountsOf(m.throttles) {
+	for _, a := range c.accounts.of(m.throttles) {
 		if a == nil || a.FreedIn() > c.out.committed {
 			return false
 		}

@@ -79,7 +79,7 @@ func (c *core) trimDue(x *dueIndex) {
 	c.spend(x.Len() / 4)
 	for _, d := range x.Trim() {
 		if m := d.Message; m != nil {
-			c.dropBody(m)
+			c.heads.dropBody(m)
 			m.status = gone
 			if !m.key.purged() {
 				c.settle(m.key)
@@ -94,7 +94,7 @@ func (c *core) unschedule(d *dueEntry) {
 	c.delayed.index.Remove(d)
 	c.out.batch.SingleDelete(storage.Scheduled, []byte(d.Position()))
 	if m := d.Message; m != nil && m.key.purged() {
-		c.dropBody(m)
+		c.heads.dropBody(m)
 		m.status = gone
 	}
 	if q := c.queues.byNumber[d.Key.Queue]; q != nil {
@@ -130,7 +130,7 @@ func (d *delayedMessages) expire(c *core) {
 			c.makeReady(e.Message)
 		default:
 			k := c.keyOf(q, e.Key.Key)
-			c.shrink(k.window.AddOnDisk(window.PlaceOf(e.Key)))
+			c.heads.shrink(k.window.AddOnDisk(window.PlaceOf(e.Key)))
 			c.settle(k)
 		}
 	}

@@ -159,7 +159,7 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	if err := checkGroup(req, l); err != nil {
 		return err
 	}
-	return cmp.Or(l.CheckMeta(&req.Meta, req.Charge), l.CheckHeaders(req.Headers))
+	return cmp.Or(l.CheckMeta(&req.Meta, req.Charge), checkRetries(&req.Meta), l.CheckHeaders(req.Headers))
 }
 
 // Enqueue stores a prepared message and returns its id. With a unique id that a message of the
@@ -318,7 +318,7 @@ func (c *core) place(req *Enqueue, a *admission, body *sharedBody) ID {
 func (c *core) add(k *fairKey, req *Enqueue, a *admission, body *sharedBody) *message {
 	q := k.queue
 	m := c.newMessage(k, req.hash.InID(), c.rankOf(q, req))
-	m.give(&req.Meta, c.throttleSet(k, &req.Meta), false)
+	m.give(&req.Meta, c.order.throttleSet(k, &req.Meta), false)
 	c.weigh(k, req)
 	body.add(c, m)
 	if req.MemberOf != 0 {
@@ -349,7 +349,7 @@ func (c *core) checkPaid(q *queue, req *Enqueue, now bool) error {
 		return nil
 	}
 	charge := req.Meta.Charge
-	for i, a := range c.accountsOf(c.recentSet(q, req.hash, &req.Meta)) {
+	for i, a := range c.accounts.of(c.order.recentSet(q, req.hash, &req.Meta)) {
 		switch {
 		case a == nil && req.lenient:
 			continue
@@ -419,7 +419,7 @@ func (c *core) put(m *message, record []byte, readyAt int64) []byte {
 		stored = storage.WithBody(record, id)
 	}
 	c.out.batch.Put(storage.Messages, c.messageKey(m), stored)
-	c.setBody(m, record)
+	c.heads.setBody(m, record)
 	if delayed {
 		c.schedule(m, readyAt)
 		c.settle(k)

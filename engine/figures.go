@@ -408,7 +408,7 @@ func (c *core) sample(k *fairKey) figures.Sample {
 		s.Since = k.window.First().since
 	}
 	if state != KeyNoCredit && k.Open() {
-		share, fair := c.shares(k)
+		share, fair := k.shares(c.now)
 		s.Behind = fair - share
 	}
 	return s

@@ -118,7 +118,7 @@ func (t *groupTable) removeAtHead(c *core, m *message) {
 }
 
 // ends reports whether a message is removed rather than delivered.
-func (t *groupTable) ends(c *core, m *message) bool { return c.ttlExpired(m) || t.cancels(m) }
+func (t *groupTable) ends(c *core, m *message) bool { return m.expired(c.now) || t.cancels(m) }
 
 // expireWaiting is expireMessage of one that was not leased: a member of a cancelled group is removed.
 func (t *groupTable) expireWaiting(c *core, m *message) {

@@ -384,7 +384,7 @@ type holderSearch struct {
 
 // searchHolders starts the search for an explanation.
 func (c *core) searchHolders(x *Explanation) *holderSearch {
-	s := &holderSearch{walk: c.walkLeases()}
+	s := &holderSearch{walk: c.leases.walk(c.epoch)}
 	for i := range x.BlockedBy {
 		if b := &x.BlockedBy[i]; b.Concurrency > 0 {
 			s.Of(b.Throttle)

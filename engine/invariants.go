@@ -79,7 +79,7 @@ func (c *core) checkFigures(q *queue, bad report) {
 	if idle != nil {
 		bad(22, "queue %q: %v", q.name, idle)
 	}
-	if busiest != nil && !c.reclaiming(q) {
+	if busiest != nil && !c.detached.reclaiming(q) {
 		bad(26, "queue %q: %v", q.name, busiest)
 	}
 }

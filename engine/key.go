@@ -248,7 +248,7 @@ func (c *core) dropCommittedBodies() {
 	h := &c.heads
 	for len(h.uncommitted) > 0 && h.uncommitted[0].batch <= c.out.committed {
 		if m := h.uncommitted[0]; m.status != ready || h.bodyBytes > c.cfg.BodyBytes {
-			c.dropBody(m)
+			c.heads.dropBody(m)
 		}
 		h.uncommitted = h.uncommitted[1:]
 	}
@@ -258,11 +258,11 @@ func (c *core) dropCommittedBodies() {
 // small when the bodies exceed their part: a message without its body saves little, since a
 // body that was dropped is read alone, but a message left to the disk is read together with
 // its neighbours.
-func (c *core) windowMax() int {
-	if c.heads.bodyBytes > c.retainedBodyBytesMax() {
-		return min(windowSmall, c.readMax())
+func (h *headCache) windowMax(cfg *Config) int {
+	if h.bodyBytes > h.retainedBodyBytesMax(cfg) {
+		return min(windowSmall, h.readMax(cfg))
 	}
-	return c.readMax()
+	return h.readMax(cfg)
 }
 
 // windowSmall is the length of windows while memory is short.
@@ -270,12 +270,12 @@ const windowSmall = 4
 
 // readMax is how many messages the window of a key may have after a read. Every key may have
 // one at least, whatever the bounds: without it, it could not deliver.
-func (c *core) readMax() int {
+func (h *headCache) readMax(cfg *Config) int {
 	switch {
-	case c.heads.messages < c.cfg.WindowTotal:
-		return c.cfg.Window
-	case c.heads.messages < 2*c.cfg.WindowTotal:
-		return min(windowSmall, c.cfg.Window)
+	case h.messages < cfg.WindowTotal:
+		return cfg.Window
+	case h.messages < 2*cfg.WindowTotal:
+		return min(windowSmall, cfg.Window)
 	default:
 		return 1
 	}
@@ -283,7 +283,7 @@ func (c *core) readMax() int {
 
 // retainedBodyBytesMax is up to how many bytes of bodies an enqueue retains its own. The last
 // quarter of Config.BodyBytes is for bodies that are read, which are delivered sooner.
-func (c *core) retainedBodyBytesMax() int64 { return c.cfg.BodyBytes / 4 * 3 }
+func (h *headCache) retainedBodyBytesMax(cfg *Config) int64 { return cfg.BodyBytes / 4 * 3 }
 
 // makeReady gives a message that is in no structure the status ready, from now on: it joins the
 // window of its key if it is before the edge and there is room, else it is on disk only. The
@@ -292,23 +292,23 @@ func (c *core) makeReady(m *message) {
 	k := m.key
 	k.gathersFrom(m)
 	m.status, m.since = ready, c.now
-	if k.window.Add(m, m.Position(), m.id.Nanos() == c.ids.last, c.windowMax()) {
+	if k.window.Add(m, m.Position(), m.id.Nanos() == c.ids.last, c.heads.windowMax(&c.cfg)) {
 		c.heads.messages++
 		if k.window.Len() > 2*c.cfg.Window {
-			c.shrink(k.window.Cut(c.cfg.Window))
+			c.heads.shrink(k.window.Cut(c.cfg.Window))
 		}
 		c.retainBody(m)
 	} else {
-		c.dropBody(m)
+		c.heads.dropBody(m)
 		m.status = gone // from memory
 	}
 	c.settle(k)
 }
 
 // shrink drops the messages from memory that a window has left to the disk.
-func (c *core) shrink(rest []*message) {
+func (h *headCache) shrink(rest []*message) {
 	for _, m := range rest {
-		c.forget(m)
+		h.forget(m)
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *core) describe(k *fairKey) KeyInfo {
 		set, _ := k.queue.settings.Of(k.name)
 		i.MaxDepth = set.MaxDepth
 	}
-	i.Share, i.FairShare = c.shares(k)
+	i.Share, i.FairShare = k.shares(c.now)
 	tally := k.Key.Tally(c.now)
 	i.Admitted, i.Refused, i.Waited = tally.Admitted, tally.Refused, time.Duration(tally.Waited)
 	if k.window.Len() > 0 {
@@ -89,8 +89,8 @@ func (c *core) describe(k *fairKey) KeyInfo {
 
 // shares returns the part of the cost that the queue has delivered in about the last minute, and
 // the part of the weights of its active keys; see KeyInfo.
-func (c *core) shares(k *fairKey) (share, fair float64) {
-	return k.queue.figures.Share(&k.stats, c.now), k.Key.Share()
+func (k *fairKey) shares(now int64) (share, fair float64) {
+	return k.queue.figures.Share(&k.stats, now), k.Key.Share()
 }
 
 // Survey asks for what the keys of a queue say of it. The unexported fields are the progress of the call.

@@ -176,7 +176,7 @@ func (c *core) endLease(m *message) {
 	c.returnShares(m)
 	c.leaveOrder(m)
 	if m.expires != 0 {
-		c.restoreExpiry(m)
+		c.ttl.restore(m)
 	}
 	c.endNotes(m)
 	c.keepFirstLease(m)
@@ -233,7 +233,7 @@ func (tx *Tx) leaseMany(req *LeaseRequest) ([]*Delivery, error) {
 		}
 		part := *req
 		part.Count = min(size, req.Count-len(p.got))
-		ds := c.deliver(tx.task.Client, c.existingQueues(req.Queues), &part, true) // ends where the turn is another queue's
+		ds := c.deliver(tx.task.Client, c.queues.existing(req.Queues), &part, true) // ends where the turn is another queue's
 		p.got = append(p.got, ds...)
 		if len(ds) < part.Count {
 			break
@@ -295,7 +295,7 @@ func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
 		return q == nil || c.leaseOf(q, d.Receipt) == nil
 	})
 	if len(p.got) == 0 && req.Block >= 0 && (p.until == 0 || p.until > c.now) {
-		return nil, tx.parkConsumer(req.Consumer, c.existingQueues(req.Queues), p.until)
+		return nil, tx.parkConsumer(req.Consumer, c.queues.existing(req.Queues), p.until)
 	}
 	tx.leased = len(p.got) > 0
 	tx.stored = tx.leased && !slices.ContainsFunc(p.got, func(d *Delivery) bool { return !d.Stored })
@@ -310,11 +310,11 @@ func (tx *Tx) endParts(req *LeaseRequest) ([]*Delivery, error) {
 // the reply. Other errors are those of the store.
 func (p *Preparer) Load(ds []*Delivery) (read int, err error) { return delivery.Load(ds, p.store) }
 
-// existingQueues returns the named queues that have not been deleted meanwhile.
-func (c *core) existingQueues(names []string) []*queue {
+// existing returns the named queues that have not been deleted meanwhile.
+func (s *queueSet) existing(names []string) []*queue {
 	var queues []*queue
 	for _, name := range names {
-		if q := c.queues.byName[name]; q != nil {
+		if q := s.byName[name]; q != nil {
 			queues = append(queues, q)
 		}
 	}

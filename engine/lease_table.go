@@ -119,9 +119,9 @@ type leaseWalk struct {
 	it    *reflect.MapIter
 }
 
-// walkLeases starts a walk.
-func (c *core) walkLeases() *leaseWalk {
-	return &leaseWalk{epoch: c.epoch, it: reflect.ValueOf(c.leases.byID).MapRange()}
+// walk starts a walk.
+func (t *leaseTable) walk(epoch uint64) *leaseWalk {
+	return &leaseWalk{epoch: epoch, it: reflect.ValueOf(t.byID).MapRange()}
 }
 
 // each calls fn with the leases until fn returns false or the step has no budget left. It
@@ -179,7 +179,7 @@ func (tx *Tx) searchLeased(q *queue, id ID, search **leasedSearch) (map[ID]struc
 	}
 	s := *search
 	if s == nil || s.walk.epoch != c.epoch {
-		s = &leasedSearch{walk: c.walkLeases(), leased: map[ID]struct{}{}}
+		s = &leasedSearch{walk: c.leases.walk(c.epoch), leased: map[ID]struct{}{}}
 		*search = s
 	}
 	left -= int64(len(s.leased))

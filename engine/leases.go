@@ -45,7 +45,7 @@ func (c *core) expireLease(m *message) {
 		c.releaseLease(m)
 		return
 	}
-	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.deciding && !c.ttlExpired(m) {
+	if h := c.out.snapshot.Hook(q.name, hook.OnFailure); h != nil && !m.deciding && !m.expired(c.now) {
 		// From here on the receipt is invalid. The message waits in place for the hook's
 		// decision; its timer is set to hookDecisionMax in case the decision never comes.
 		m.deciding = true
@@ -80,7 +80,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 		delay = 0 // by default a message is ready at once: its lease was pause enough
 	}
 	over := c.endsByTTL(m, dead)
-	if over && c.hasDLQ(q) || dead && !over { // the message moves to another queue
+	if over && c.queues.haveDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message with an expired lease cannot be read; it stays leased, retrying later")
 			m.until = c.now + int64(m.backoff(m.attempt)) + int64(c.cfg.RetryInterval)

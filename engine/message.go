@@ -149,7 +149,7 @@ func found(r *search.Record, store Store, like *throttleSet) (f foundMessage, er
 // retainBody retains the body of a ready message if the bound allows it, and otherwise only
 // until the store has it.
 func (c *core) retainBody(m *message) {
-	if m.body != nil && c.heads.bodyBytes > c.retainedBodyBytesMax() {
+	if m.body != nil && c.heads.bodyBytes > c.heads.retainedBodyBytesMax(&c.cfg) {
 		c.releaseBody(m)
 	}
 }
@@ -160,28 +160,28 @@ func (c *core) releaseBody(m *message) {
 		return
 	}
 	if m.batch <= c.out.committed {
-		c.dropBody(m)
+		c.heads.dropBody(m)
 	} else {
 		c.heads.uncommitted = append(c.heads.uncommitted, m)
 	}
 }
 
 // setBody gives a message its body, which must not be changed afterwards.
-func (c *core) setBody(m *message, body []byte) {
+func (h *headCache) setBody(m *message, body []byte) {
 	m.body = body
-	c.heads.bodyBytes += int64(len(body))
+	h.bodyBytes += int64(len(body))
 }
 
 // dropBody drops the body of a message at once.
-func (c *core) dropBody(m *message) {
-	c.heads.bodyBytes -= int64(len(m.body))
+func (h *headCache) dropBody(m *message) {
+	h.bodyBytes -= int64(len(m.body))
 	m.body = nil
 }
 
 // forget drops a ready message that has left its window from memory; its records remain.
-func (c *core) forget(m *message) {
-	c.heads.messages--
-	c.dropBody(m)
+func (h *headCache) forget(m *message) {
+	h.messages--
+	h.dropBody(m)
 	m.status = gone
 }
 

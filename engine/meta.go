@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/faisca/fila/engine/budget"
@@ -36,6 +37,16 @@ func (m *message) meta() Meta {
 		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
 	}
 	return meta
+}
+
+// checkRetries validates the settings of retries that a message has of its own.
+func checkRetries(meta *Meta) error {
+	if r := meta.Retries; r != nil {
+		if err := r.Check(); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return nil
 }
 
 // ties are what only few messages have. They are never changed, as messages may share them.
@@ -86,12 +97,12 @@ func (m *message) freed() bool { return m.ties != nil && m.ties.untilLease && m.
 // key had when its last message left: a key without messages is forgotten, and when it comes back
 // its messages mostly name what they named before. A set that differs by its charge alone shares
 // what has been looked up: the class does not depend on the charge.
-func (c *core) throttleSet(k *fairKey, meta *Meta) *throttleSet {
+func (o *ordering) throttleSet(k *fairKey, meta *Meta) *throttleSet {
 	if len(meta.Throttles)+len(meta.Budgets) == 0 {
 		return nil
 	}
 	if !k.throttles.has(meta) {
-		k.throttles = c.recentSet(k.queue, k.hash, meta)
+		k.throttles = o.recentSet(k.queue, k.hash, meta)
 	}
 	if l := k.throttles; l.Charge != meta.Charge {
 		same := *l
@@ -103,8 +114,8 @@ func (c *core) throttleSet(k *fairKey, meta *Meta) *throttleSet {
 
 // recentSet returns the set of what meta names that the fairness key with a hash has
 // had last, or a new one. Its charge may be another one.
-func (c *core) recentSet(q *queue, hash keytable.Hash, meta *Meta) *throttleSet {
-	slot := &c.order.recent[(uint64(hash)+uint64(q.no))%recentSets]
+func (o *ordering) recentSet(q *queue, hash keytable.Hash, meta *Meta) *throttleSet {
+	slot := &o.recent[(uint64(hash)+uint64(q.no))%recentSets]
 	if !(*slot).has(meta) {
 		*slot = newThrottleSet(meta)
 	}

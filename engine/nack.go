@@ -102,7 +102,7 @@ func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 		dead, delay = false, req.Delay
 	}
 	over := c.endsByTTL(m, dead)
-	if over && c.hasDLQ(q) || dead && !over { // the message moves to another queue
+	if over && c.queues.haveDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
 			return NackResult{}, err
 		}
@@ -179,7 +179,7 @@ func (c *core) holdFor(m *message, holds []HoldFor) {
 // that is dead anyway keeps that reason, unless its queue is a dead-letter queue, which
 // would keep it.
 func (c *core) endsByTTL(m *message, dead bool) bool {
-	return c.ttlExpired(m) && (!dead || m.key.queue.isDLQ())
+	return m.expired(c.now) && (!dead || m.key.queue.isDLQ())
 }
 
 // awaitFailureHook asks the on_failure hook about a message with a number of failures, parks
@@ -188,7 +188,7 @@ func (c *core) endsByTTL(m *message, dead bool) bool {
 // number already: the same call may have waited for another reason and is repeated.
 func (tx *Tx) awaitFailureHook(req *Nack, m *message, attempts uint32) error {
 	h := tx.core.out.snapshot.Hook(req.Queue, hook.OnFailure)
-	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || tx.core.ttlExpired(m) || req.decided != nil && req.attempts == attempts {
+	if explicit := req.Dead || req.Delay >= 0; h == nil || explicit || m.expired(tx.core.now) || req.decided != nil && req.attempts == attempts {
 		return nil
 	}
 	task := tx.task
@@ -347,7 +347,7 @@ func (c *core) loadBody(m *message) error {
 	if err := rec.Decode(b); err != nil {
 		return fmt.Errorf("message %s: %w", m.id, err)
 	}
-	c.setBody(m, b)
+	c.heads.setBody(m, b)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func (q *readQueue) expire(c *core) {
 			return
 		}
 		c.spend(1)
-		if c.alive(k) && k.window.Resume(read) {
+		if c.queues.alive(k) && k.window.Resume(read) {
 			c.settle(k)
 		}
 	}
@@ -78,7 +78,7 @@ func (c *core) requestRead(k *fairKey) {
 	if !k.window.More() {
 		return
 	}
-	switch k.window.Request(c.windowMax() / 2) {
+	switch k.window.Request(c.heads.windowMax(&c.cfg) / 2) {
 	case window.Prefetch:
 		if !k.prefetching {
 			k.prefetching = true
@@ -110,7 +110,7 @@ func (c *core) issueReads() {
 			}
 			continue
 		}
-		if k.window.Wants() && c.alive(k) {
+		if k.window.Wants() && c.queues.alive(k) {
 			c.issueRead(k)
 		}
 	}
@@ -119,7 +119,7 @@ func (c *core) issueReads() {
 // issueRead issues a window read: it starts at the edge and brings as many messages as the
 // window has room for.
 func (c *core) issueRead(k *fairKey) {
-	r := &read{epoch: c.epoch, key: k, queue: k.queue.no, name: k.name, limit: max(c.readMax()-k.window.Len(), 1), bytes: c.readBytes()}
+	r := &read{epoch: c.epoch, key: k, queue: k.queue.no, name: k.name, limit: max(c.heads.readMax(&c.cfg)-k.window.Len(), 1), bytes: c.heads.readBytes(&c.cfg)}
 	if b := c.reads.batches[k]; b != nil {
 		r.limit = max(r.limit, b.wants)
 	}
@@ -183,14 +183,14 @@ func (c *core) dropBatchReads(q *queue) {
 // readBytes is the number of bytes after which a window read ends: a small part of what
 // Config.BodyBytes has left, so that the windows of many keys become equally long. A read
 // brings at least one message of any size.
-func (c *core) readBytes() int {
+func (h *headCache) readBytes(cfg *Config) int {
 	const least, part = 4 << 10, 64
-	return int(max(min((c.cfg.BodyBytes-c.heads.bodyBytes)/part, int64(c.cfg.ReadBytes)), least))
+	return int(max(min((cfg.BodyBytes-h.bodyBytes)/part, int64(cfg.ReadBytes)), least))
 }
 
 // alive reports whether a key still exists: neither it nor its queue was removed meanwhile.
-func (c *core) alive(k *fairKey) bool {
-	return k.queue.keys.find(k.hash, k.name) == k && c.queues.byNumber[k.queue.no] == k.queue
+func (s *queueSet) alive(k *fairKey) bool {
+	return k.queue.keys.find(k.hash, k.name) == k && s.byNumber[k.queue.no] == k.queue
 }
 
 // mayRead reports whether reads may be issued: not while the store is read-only and may be
@@ -263,7 +263,7 @@ func (r *read) Apply(tx *Tx) error {
 	c.reads.InFlight--
 	k := r.key
 	defer c.resumeBatches(k)
-	if !c.alive(k) || !k.window.End(&r.Read) {
+	if !c.queues.alive(k) || !k.window.End(&r.Read) {
 		return nil
 	}
 	if r.err != nil {
@@ -292,13 +292,13 @@ func (c *core) mergeKey(k *fairKey, r *read) {
 		m.key = k
 		if m.throttles != nil {
 			meta := m.meta()
-			m.throttles = c.throttleSet(k, &meta)
+			m.throttles = c.order.throttleSet(k, &meta)
 		}
 		m.status = ready
 		c.heads.messages++
-		c.setBody(m, m.body)
+		c.heads.setBody(m, m.body)
 		if c.heads.bodyBytes > c.cfg.BodyBytes {
-			c.dropBody(m)
+			c.heads.dropBody(m)
 		}
 	}
 }

@@ -290,7 +290,7 @@ func (c *core) recoverLeases() error {
 			attempt: rec.Attempt, deliveries: rec.Deliveries, fence: fence, retried: rec.Retried, since: rec.LeasedAt,
 			lease: lease{until: rec.Until, writes: 2, recovered: true, retrying: rec.Retrying},
 		}
-		m.give(&rec.Meta, c.throttleSet(k, &rec.Meta), true)
+		m.give(&rec.Meta, c.order.throttleSet(k, &rec.Meta), true)
 		m.noteFirstLease(rec.FirstLeasedAt)
 		m.failure = failures.Stored(rec.Error, rec.Cause, rec.FirstFailedAt, rec.LastFailedAt, rec.Failures)
 		c.leases.byID[m.id] = m

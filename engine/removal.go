@@ -51,8 +51,8 @@ func (c *core) lifetime(q *queue, ttl time.Duration, readyAt int64) (int64, erro
 	return end, nil
 }
 
-// ttlExpired reports whether the TTL of a message has passed at the time of the turn.
-func (c *core) ttlExpired(m *message) bool { return m.expires != 0 && m.expires <= c.now }
+// expired reports whether the TTL of a message has passed.
+func (m *message) expired(now int64) bool { return m.expires != 0 && m.expires <= now }
 
 // ttlMessages is the component that expires messages. An entry is in the index or in
 // expiring, or in neither while its message is leased.
@@ -131,7 +131,7 @@ func (c *core) endTTLAtHead(m *message) {
 	}
 	c.cfg.Log.Error().Err(err).Msg("an expired message cannot be read, retrying later")
 	k := m.key
-	c.shrink(k.window.Cut(0))
+	c.heads.shrink(k.window.Cut(0))
 	c.backOff(k)
 	c.settle(k)
 }
@@ -148,7 +148,7 @@ func (q *queue) inWindow(mk storage.MessageKey) *message {
 // endTTL expires a message of a head cache, and reports whether that was possible without
 // reading its record.
 func (c *core) endTTL(m *message) bool {
-	if m.body == nil && c.hasDLQ(m.key.queue) && !c.groups.cancels(m) {
+	if m.body == nil && c.queues.haveDLQ(m.key.queue) && !c.groups.cancels(m) {
 		return false
 	}
 	m.key.window.Remove(m.Position())
@@ -159,18 +159,18 @@ func (c *core) endTTL(m *message) bool {
 	return true
 }
 
-// hasDLQ reports whether dead messages of the queue move to another queue. A dead-letter
+// haveDLQ reports whether dead messages of a queue move to another queue. A dead-letter
 // queue has none.
-func (c *core) hasDLQ(q *queue) bool { return !q.isDLQ() && c.queues.byName[q.set.DLQ] != nil }
+func (s *queueSet) haveDLQ(q *queue) bool { return !q.isDLQ() && s.byName[q.set.DLQ] != nil }
 
 // expireMessage ends a message that is in no structure because its TTL has passed: it is
-// dead-lettered or dropped. It returns the queue that takes it, or "". Where hasDLQ holds,
+// dead-lettered or dropped. It returns the queue that takes it, or "". Where haveDLQ holds,
 // the body must be loaded.
 func (c *core) expireMessage(m *message) string {
 	q := m.key.queue
 	q.figures.Count(figures.TTLExpired, 1)
 	c.out.sync = true
-	if c.hasDLQ(q) {
+	if c.queues.haveDLQ(q) {
 		return c.deadLetter(m, reasonTTL)
 	}
 	q.figures.Count(figures.Dropped, 1)
@@ -181,12 +181,12 @@ func (c *core) expireMessage(m *message) string {
 	return ""
 }
 
-// restoreExpiry puts an entry back into the index that expire took out during a lease.
-func (c *core) restoreExpiry(m *message) {
-	if c.ttl.index.Find(m.id) != nil || c.ttl.expiring[m.id] != nil {
+// restore puts an entry back into the index that expire took out during a lease.
+func (t *ttlMessages) restore(m *message) {
+	if t.index.Find(m.id) != nil || t.expiring[m.id] != nil {
 		return
 	}
-	c.ttl.index.Restore(newExpiryEntry(m))
+	t.index.Restore(newExpiryEntry(m))
 }
 
 func newExpiryEntry(m *message) *dueEntry {
@@ -394,14 +394,14 @@ func (r *detachedQueue) keepStats(k *fairKey, throttled figures.Tally) {
 }
 
 // reclaiming reports whether a queue was purged and its detached keys are not reclaimed yet.
-func (c *core) reclaiming(q *queue) bool {
-	return slices.ContainsFunc(c.detached.queues, func(r *detachedQueue) bool { return r.queue == q })
+func (d *detachedKeys) reclaiming(q *queue) bool {
+	return slices.ContainsFunc(d.queues, func(r *detachedQueue) bool { return r.queue == q })
 }
 
 // reclaimKey drops the messages of a key's head cache.
 func (c *core) reclaimKey(k *fairKey) {
 	for _, m := range k.window.All() {
-		c.forget(m)
+		c.heads.forget(m)
 	}
 	k.window.Clear()
 	k.Clear()
@@ -473,7 +473,7 @@ func (c *core) takeOut(f *foundMessage, is status) (m *message) {
 	}
 	m.status = gone // in no structure
 	if m.body == nil {
-		c.setBody(m, f.m.body)
+		c.heads.setBody(m, f.m.body)
 	}
 	m.key.window.Changed(m.Position())
 	return m
@@ -498,7 +498,7 @@ func (c *core) remove(m *message) {
 	c.dedup.free(c, m)
 	c.leaveBody(m)
 	k.queue.tell(c, m, nil)
-	c.dropBody(m)
+	c.heads.dropBody(m)
 	m.status = gone
 	k.queue.changes.Gone(m.id)
 	c.goneInOrder(m)

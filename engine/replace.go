@@ -121,7 +121,7 @@ func (c *core) replace(req *Enqueue, a *admission, body *sharedBody) *message {
 		c.unindex(&c.ttl.index, old.expires, old.storageKey())
 	}
 	c.leaveBody(old)
-	c.dropBody(old)
+	c.heads.dropBody(old)
 	k := old.key
 	m := &message{
 		rank: old.rank, id: old.id, key: k, cost: 1, attempt: 1, timer: -1, batch: c.out.batchNo,
@@ -129,7 +129,7 @@ func (c *core) replace(req *Enqueue, a *admission, body *sharedBody) *message {
 	}
 	req.Rewritten = true
 	c.groups.inherit(req, old)
-	m.give(&req.Meta, c.throttleSet(k, &req.Meta), true)
+	m.give(&req.Meta, c.order.throttleSet(k, &req.Meta), true)
 	m.noteFirstLease(old.tied().firstLeased)
 	c.weigh(k, req)
 	body.add(c, m)

@@ -201,7 +201,7 @@ func (tx *Tx) lookResultUp(q *queue, req *ResultRequest) error {
 		task: tx.task, epoch: c.epoch, id: req.ID, name: q.name, queue: q.no, began: q.ids.Ends(),
 		in: wanted{req.ID, q.keys.WithID(req.ID.KeyHash())},
 	}
-	if c.hasDLQ(q) {
+	if c.queues.haveDLQ(q) {
 		dlq := c.queues.byName[q.set.DLQ]
 		l.dlq, l.dead = dlq.no, wanted{req.ID, dlq.keys.WithID(req.ID.KeyHash())}
 	}

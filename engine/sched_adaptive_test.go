@@ -160,7 +160,7 @@ func TestAdaptiveLimitsAreThoseOfTheRecords(t *testing.T) {
 func TestTheRecordsFindPlantedFaultsOfAdaptiveThrottles(t *testing.T) {
 	keep := func(was map[*adaptive.Limit]adaptive.Limit, better func(now, was float64) bool) func(c *core) {
 		return func(c *core) {
-			for _, x := range c.order.Inside().Throttles() {
+			for _, x := range c.order.Inside().AllThrottles() {
 				if w, ok := was[x.Adaptive]; ok && better(x.Adaptive.Value(), w.Value()) {
 					*x.Adaptive = w
 				}
@@ -173,7 +173,7 @@ func TestTheRecordsFindPlantedFaultsOfAdaptiveThrottles(t *testing.T) {
 		"a limit that never falls": keep(map[*adaptive.Limit]adaptive.Limit{}, func(now, was float64) bool { return now < was }),
 		"a limit that never grows": keep(map[*adaptive.Limit]adaptive.Limit{}, func(now, was float64) bool { return now > was }),
 		"a lease above the limit": func(c *core) {
-			for _, x := range c.order.Inside().Throttles() {
+			for _, x := range c.order.Inside().AllThrottles() {
 				c.order.Inside().SetAdaptive(x, nil)
 			}
 		},

@@ -55,7 +55,7 @@ func unrounded(value int64) int64 {
 
 // lookAtLimits records the cuts since the last look.
 func (o *oracle) lookAtLimits(c *core) {
-	for name, t := range c.order.Inside().Throttles() {
+	for name, t := range c.order.Inside().AllThrottles() {
 		l := t.Adaptive
 		if (l != nil) != (t.Limits.AdaptiveMin > 0) {
 			o.fail("throttle %s: its setting %+v does not say whether it is adaptive", name, t.Limits)
@@ -165,7 +165,7 @@ func outcomeOf(taken bool, o limitOutcome) limitOutcome {
 func (s *sim) unlimited(c *core) (back func()) {
 	p := c.order.Inside()
 	var were []dispatch.InsideThrottle
-	for _, t := range p.Throttles() {
+	for _, t := range p.AllThrottles() {
 		if t.Adaptive != nil {
 			were = append(were, t)
 			p.SetAdaptive(t, nil)

@@ -72,8 +72,8 @@ func (o *oracle) inTime(d *Delivery, now time.Time) {
 // describe returns what the engine waits for.
 func (s *sim) describe() string {
 	c := s.step.core
-	hungry, _ := c.reads.Waiting()
-	text := fmt.Sprintf("now %d, failed %v, %d reads, %v hungry, pause %d;", c.now, c.health.failed, c.reads.InFlight, hungry, c.reads.PausedTo)
+	waiting, _ := c.reads.Waiting()
+	text := fmt.Sprintf("now %d, failed %v, %d reads, %d waiting, pause %d;", c.now, c.health.failed, c.reads.InFlight, waiting, c.reads.PausedTo)
 	for _, q := range c.queues.byName {
 		text += fmt.Sprintf(" %s: starved %d, keys %d, waiters %d, offered %v;", q.name, q.awaitingRead, q.order.Keys(), q.waiters.Len(), !q.order.Waits())
 		for k := range q.roster.All() {

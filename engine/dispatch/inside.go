@@ -44,8 +44,8 @@ func (p Inside) Throttle(key string) (x InsideThrottle, ok bool) {
 	return x, true
 }
 
-// Throttles iterates over all throttles.
-func (p Inside) Throttles() iter.Seq2[string, InsideThrottle] {
+// AllThrottles iterates over all throttles.
+func (p Inside) AllThrottles() iter.Seq2[string, InsideThrottle] {
 	return func(yield func(string, InsideThrottle) bool) {
 		for _, name := range slices.Sorted(maps.Keys(p.o.throttles)) {
 			if x, ok := p.Throttle(name); ok && !yield(name, x) {

@@ -18,7 +18,7 @@ func (h *hall) later(nanos int64) {
 
 // live returns the throttle keys with a throttle in memory.
 func (h *hall) live() (names []string) {
-	for name := range h.o.Inside().Throttles() {
+	for name := range h.o.Inside().AllThrottles() {
 		names = append(names, name)
 	}
 	return names

@@ -10,7 +10,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// CheckMeta validates what a producer says about a message, the throttle keys and the budgets, and what it charges each
+// CheckMeta validates the throttle keys and the budgets that a producer gives a message, and what it charges each
 // of them; charge is nil if that follows from the cost.
 func (l *Limits) CheckMeta(meta *storage.Meta, charge *int64) error {
 	if n := len(meta.Throttles); n > l.Throttles {
@@ -41,11 +41,6 @@ func (l *Limits) CheckMeta(meta *storage.Meta, charge *int64) error {
 	}
 	if charge != nil && (*charge < 0 || *charge > credit.ChargeMax) {
 		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", refusals.ErrInvalid, *charge, int64(credit.ChargeMax))
-	}
-	if r := meta.Retries; r != nil {
-		if err := r.Check(); err != nil {
-			return fmt.Errorf("%w: %w", refusals.ErrInvalid, err)
-		}
 	}
 	return nil
 }
