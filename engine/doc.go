@@ -67,6 +67,7 @@
 //	publish.go                       a message for all queues that are bound to a topic
 //	body/ bodies.go                  a package: which bodies no message holds; payloads that messages of several queues share
 //	changes/ reading.go              a package: what happens while others read; reads of messages of any status
+//	redriving/ redrive.go            a package: how far a redrive is; the command that moves dead messages back
 //	search/ browse.go                a package: filters, pages and cursors; commands that show messages
 //	snapshot.go                      what connections read of the engine
 //	clock/ time.go                   a package: the time, which never goes back, and the calendar; the component that writes it

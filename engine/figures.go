@@ -295,7 +295,7 @@ func (s *queueSet) folded(q *queue, may func(string) bool) string {
 func (c *core) queueFigures(q *queue) QueueFigures {
 	f := QueueFigures{
 		Name: q.name, CreatedAt: unix(q.set.CreatedAt), Counts: q.counts(), DLQ: q.set.DLQ, DeadLetter: q.isDLQ(), Ordered: q.ordered(), PausedIn: q.set.PausedIn, PausedOut: q.set.PausedOut,
-		Redriving: q.redrive != nil && !q.redrive.over,
+		Redriving: q.redrive != nil && !q.redrive.Over,
 	}
 	hooks, _ := c.out.snapshot.hooks.Get(q.name)
 	f.Hooks = hooks.by

@@ -31,10 +31,10 @@ func (o *operations) next(*core) int64 {
 	at := int64(never)
 	for _, j := range o.redrives {
 		if j.page == nil {
-			at = min(at, j.nextAt)
+			at = min(at, j.NextAt)
 		}
 		if j.task != nil {
-			at = min(at, j.began+redriveReplyAfter)
+			at = min(at, j.Began+redriveReplyAfter)
 		}
 	}
 	return at
@@ -44,10 +44,10 @@ func (o *operations) next(*core) int64 {
 // long.
 func (o *operations) expire(c *core) {
 	for _, j := range slices.Clone(o.redrives) {
-		if j.page == nil && j.nextAt <= c.now {
+		if j.page == nil && j.NextAt <= c.now {
 			c.advance(j)
 		}
-		if t := j.task; t != nil && j.began+redriveReplyAfter <= c.now {
+		if t := j.task; t != nil && j.Began+redriveReplyAfter <= c.now {
 			t.resume(c)
 		}
 	}

@@ -289,8 +289,8 @@ func (c *core) putQueue(q *queue) {
 
 // removeQueue forgets a queue and everything in it, in memory and on disk.
 func (c *core) removeQueue(q *queue) {
-	if j := q.redrive; j != nil && !j.over {
-		j.err = fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name)
+	if j := q.redrive; j != nil && !j.Over {
+		j.Err = fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name)
 		c.endRedrive(j)
 	}
 	q.tellAll(c, fmt.Errorf("%w: %q was deleted", ErrNoQueue, q.name))

@@ -42,7 +42,7 @@ import (
 func (c *core) recover() error {
 	waiting := c.unparkAll()
 	for _, j := range c.ops.redrives {
-		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.moved).Msg("redrive interrupted by a recovery, run it again")
+		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.Done).Msg("redrive interrupted by a recovery, run it again")
 	}
 	c.reset()
 	before := c.order.before

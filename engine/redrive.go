@@ -7,9 +7,8 @@ import (
 
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/ids"
-	"github.com/faisca/fila/engine/internal/causes"
 	"github.com/faisca/fila/engine/internal/failures"
-	"github.com/faisca/fila/internal/errtext"
+	"github.com/faisca/fila/engine/redriving"
 	"github.com/faisca/fila/storage"
 )
 
@@ -20,24 +19,20 @@ type Redrive struct {
 	Count int    // the most to move; 0: all
 	Key   string // only messages of this fairness key; "": of all keys
 	To    string // the queue that takes them; "": the queue in which each died
-	Rate  int    // the most to move in any second, up to rateRedrive; 0: no limit
+	Rate  int    // the most to move in any second, up to a million; 0: no limit
 	// Filter selects the messages to move, such as those of one group of errors; nil: all.
 	Filter *Filter
 
 	job *redrive // under way; nil: not started
 }
 
-// redrive is the redrive of one dead-letter queue; a queue has at most one. Its states:
-//
-//	waiting ──nextAt──▶ reading ──page read──▶ moving ──more, rate allows──▶ reading
-//	   ▲                                         │ └────end, count, error──▶ over
-//	   └──────────────rate exhausted─────────────┘
+// redrive is the redrive of one dead-letter queue; a queue has at most one. Its states are those of package redriving:
 //
 //	waiting  page is nil; operations.next is the timer
 //	reading  page is under way as an off-loop job
 //	moving   redriveFound moves the messages of the page, in one turn
 //	over     the queue was read to its end, Count was reached, StopRedrive, a purge or
-//	         deletion of the queue, or err
+//	         deletion of the queue, or Err
 //
 // Each message moves atomically, the whole redrive does not. A redrive is not durable: a
 // restart or a recovery ends it, and each message has moved or not.
@@ -45,36 +40,15 @@ type Redrive struct {
 // The task that started the redrive is answered at its end or after redriveReplyAfter,
 // whichever comes first; then the redrive continues in the background.
 type redrive struct {
-	req   Redrive
-	dlq   *queue
-	task  *Task // the task that waits for the end; nil: none does
-	began int64 // Unix nanoseconds
-
-	moved, skipped int
-	taken          int    // of the skipped ones: another message has their unique id
-	looked         int    // messages looked at, whether the filter has selected them or not
-	cursor         []byte // start of the next page; nil: the beginning of the queue
-	page           *page  // being read; nil: none
-	nextAt         int64  // when the rate allows the next message
-	over           bool   // the final state
-	err            error  // why it ended early
+	redriving.Plan
+	req  Redrive
+	dlq  *queue
+	task *Task // the task that waits for the end; nil: none does
+	page *page // being read; nil: none
 }
 
-const (
-	// redrivePage is how many messages a page has, and so the most that one turn moves.
-	redrivePage = 256
-	// redriveRatedPage is the same with a rate.
-	redriveRatedPage = 32
-	// redriveLook is how many messages a page looks at for those that its filter selects.
-	redriveLook = 4096
-	// redriveReplyAfter is how long a redrive delays the reply to its client.
-	redriveReplyAfter = int64(time.Second)
-	// redriveCatchUp is how far a delayed redrive may catch up with its rate. To keep the
-	// rate in any second in spite of that, the redrive moves at redrivePace of the rate.
-	redriveCatchUp = int64(50 * time.Millisecond)
-	redrivePace    = 0.95
-	rateRedrive    = 1_000_000
-)
+// redriveReplyAfter is how long a redrive delays the reply to its client.
+const redriveReplyAfter = int64(time.Second)
 
 // Redrive moves dead messages back, ready at once, and returns how many it has moved by the
 // time of the answer. Attempts restart; ids and positions stay. A message stays in the
@@ -101,7 +75,7 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	if tx.atomic {
 		return 0, errWaits
 	}
-	j := &redrive{req: *req, dlq: dlq, task: tx.task, began: c.now, nextAt: c.now}
+	j := &redrive{Plan: redriving.New(req.Count, req.Rate, req.Filter != nil, c.now), req: *req, dlq: dlq, task: tx.task}
 	req.job, dlq.redrive = j, j
 	c.ops.redrives = append(c.ops.redrives, j)
 	c.advance(j)
@@ -113,12 +87,12 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 func (c *core) redriveResult(j *redrive) (int, error) {
 	j.task = nil
 	switch {
-	case j.err != nil:
-		return j.moved, fmt.Errorf("redrive %q: %w", j.req.DLQ, j.err)
+	case j.Err != nil:
+		return j.Done, fmt.Errorf("redrive %q: %w", j.req.DLQ, j.Err)
 	case c.queues.byName[j.req.DLQ] != j.dlq: // a recovery has replaced the queue
-		return j.moved, fmt.Errorf("%w: the redrive of %q was interrupted; what it has not moved is still there, run it again", ErrMisconf, j.req.DLQ)
+		return j.Done, fmt.Errorf("%w: the redrive of %q was interrupted; what it has not moved is still there, run it again", ErrMisconf, j.req.DLQ)
 	default:
-		return j.moved, nil
+		return j.Done, nil
 	}
 }
 
@@ -130,10 +104,10 @@ func (c *core) checkRedrive(dlq *queue, req *Redrive) error {
 	if err := filterError(req.Filter.Check(filterBytesMax)); err != nil {
 		return err
 	}
-	if req.Rate < 0 || req.Rate > rateRedrive {
-		return fmt.Errorf("%w: RATE must be from 1 to %d", ErrInvalid, rateRedrive)
+	if err := redriving.CheckRate(req.Rate); err != nil {
+		return err
 	}
-	if j := dlq.redrive; j != nil && !j.over {
+	if j := dlq.redrive; j != nil && !j.Over {
 		return fmt.Errorf("%w: a redrive of %q is running; FILA.STATS shows how far it is, FILA.REDRIVE %s STOP ends it", ErrInvalid, req.DLQ, req.DLQ)
 	}
 	if req.To == "" {
@@ -160,43 +134,22 @@ func (tx *Tx) StopRedrive(name string) (int, error) {
 		return 0, err
 	}
 	j := dlq.redrive
-	if j == nil || j.over {
+	if j == nil || j.Over {
 		return 0, nil
 	}
 	c.endRedrive(j)
-	return j.moved, nil
+	return j.Done, nil
 }
 
-// advance reads the next page of a redrive, or leaves it waiting until nextAt.
+// advance reads the next page of a redrive, or leaves it waiting until NextAt, when operations.expire calls again.
 func (c *core) advance(j *redrive) {
-	if j.nextAt > c.now {
-		return // operations.expire calls again
+	most, look, due := j.Page(c.now)
+	if !due {
+		return
 	}
-	most := redrivePage
-	if j.req.Rate > 0 {
-		most = min(redriveRatedPage, j.allowed(c.now))
-	}
-	if j.req.Count > 0 {
-		most = min(most, j.req.Count-j.moved)
-	}
-	limit := most
-	if j.req.Filter != nil {
-		limit = redriveLook
-	}
-	j.page = c.readPage(j.dlq, j.req.Key, j.cursor, limit, func(c *core) { c.redrivePage(j) })
+	j.page = c.readPage(j.dlq, j.req.Key, j.Cursor, look, func(c *core) { c.redrivePage(j) })
 	j.page.Filter, j.page.Most = j.req.Filter, most
 	j.page.ids = &ids.Owners{View: c.out.snapshot.ids, To: j.req.To, Seen: c.out.batchNo}
-}
-
-// allowed returns how many messages the rate allows at a time, at least one. A page reads no
-// more, so that what the filter passes over on the way to them is not read again.
-func (j *redrive) allowed(now int64) int {
-	return int((now-max(j.nextAt, now-redriveCatchUp))/j.pace()) + 1
-}
-
-// pace returns the time between two messages in nanoseconds, at least 1.
-func (j *redrive) pace() int64 {
-	return max(int64(float64(time.Second)/(redrivePace*float64(j.req.Rate))), 1)
 }
 
 // redrivePage processes a page that has been read. A page whose change log could not follow
@@ -205,22 +158,21 @@ func (c *core) redrivePage(j *redrive) {
 	p := j.page
 	j.page = nil
 	switch {
-	case j.over:
+	case j.Over:
 		return
 	case p.err != nil:
-		j.err = p.err
+		j.Err = p.err
 		c.endRedrive(j)
 		return
 	case c.writableForNew() != nil:
-		j.err = c.writableForNew()
+		j.Err = c.writableForNew()
 		c.endRedrive(j)
 		return
 	case p.no != j.dlq.no:
 		c.endRedrive(j) // the queue was purged or deleted
 		return
 	case c.valid(&p.changeLog):
-		j.cursor = c.redriveFound(j, p)
-		if j.cursor == nil || j.req.Count > 0 && j.moved >= j.req.Count {
+		if !j.More(c.redriveFound(j, p)) {
 			c.endRedrive(j)
 			return
 		}
@@ -229,14 +181,12 @@ func (c *core) redrivePage(j *redrive) {
 }
 
 // redriveFound moves the messages of a page as far as the rate allows and their look-ups are
-// current, and returns where the next page starts; nil at the end. The rate allows all of them,
-// unless the clock has gone back.
+// current, and returns where the next page starts; nil at the end.
 func (c *core) redriveFound(j *redrive, p *page) []byte {
-	j.nextAt = max(j.nextAt, c.now-redriveCatchUp)
-	j.looked += p.Looked
+	j.Begin(c.now, p.Looked)
 	c.spend(1 + 2*len(p.found))
 	for i := range p.found {
-		if f := &p.found[i]; j.nextAt > c.now || !c.redriveMessage(j, p, f) {
+		if f := &p.found[i]; !j.Allows(c.now) || !c.redriveMessage(j, p, f) {
 			return storage.AppendMessageKey(nil, p.no, f.key, f.m.rank, f.m.id)
 		}
 	}
@@ -260,7 +210,7 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	}
 	another := j.req.Filter != nil && (j.req.Filter.Error != nil || len(j.req.Filter.Causes) > 0) && !failures.Same(failed, f.m.failure)
 	if to == nil || is != ready || another || c.groups.cancels(f.m) || to.full(f.key) != nil {
-		j.skipped++
+		j.Skipped++
 		return true
 	}
 	owner, lent, err := c.dedup.owner(c, to, rec.Unique, p.ids.Of(f.m.id))
@@ -268,8 +218,8 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	case err == ErrWouldBlock: //nolint:errorlint // a signal, never wrapped
 		return false
 	case owner.ID != (ID{}):
-		j.skipped++
-		j.taken++
+		j.Skipped++
+		j.Taken++
 		return true
 	}
 	m := c.extract(&p.changeLog, f)
@@ -279,11 +229,8 @@ func (c *core) redriveMessage(j *redrive, p *page, f *foundMessage) bool {
 	rec.Dead = nil
 	c.move(m, to, &rec, lent)
 	c.redriven(to, f.key)
-	j.moved++
+	j.Moved()
 	j.dlq.figures.Count(figures.Redriven, 1)
-	if j.req.Rate > 0 {
-		j.nextAt += j.pace()
-	}
 	return true
 }
 
@@ -301,29 +248,15 @@ func (c *core) redriveTarget(j *redrive, rec *storage.Message) *queue {
 
 // endRedrive ends a redrive and resumes the task that waits for it.
 func (c *core) endRedrive(j *redrive) {
-	j.over, j.page = true, nil
+	j.Over, j.page = true, nil
 	c.ops.redrives = slices.DeleteFunc(c.ops.redrives, func(o *redrive) bool { return o == j })
 	if t := j.task; t != nil {
 		t.resume(c)
 	}
 }
 
-// redriveShown is how much of a pattern or name RedriveInfo has, in bytes.
-const redriveShown = 512
-
 // RedriveInfo describes the running or the last redrive of a queue.
-type RedriveInfo struct {
-	Running        bool
-	Moved, Skipped int64
-	Taken, Looked  int64  // of the skipped ones, those whose unique id another message has; messages looked at so far
-	To             string // "": the queue in which each message died
-	Rate           int    // messages a second; 0: no limit
-	StartedAt      time.Time
-	Error          *string  // only messages whose error is like this, cut at redriveShown; nil: any
-	From           string   // only messages that died in this queue, cut at redriveShown; "": any
-	Causes         []string // only messages with one of these causes, the first ten, cut at half of redriveShown; nil: any
-	Search         bool     // only messages that meet further conditions of the request, which are not shown
-}
+type RedriveInfo = redriving.Info
 
 // RedriveInfo describes the running or the last redrive of a queue since the last start or
 // recovery; the zero value if there was none.
@@ -333,14 +266,8 @@ func (tx *Tx) RedriveInfo(name string) (RedriveInfo, error) {
 		return RedriveInfo{}, err
 	}
 	j := q.redrive
-	info := RedriveInfo{
-		Running: !j.over, Moved: int64(j.moved), Skipped: int64(j.skipped), Taken: int64(j.taken), Looked: int64(j.looked), To: j.req.To, Rate: j.req.Rate, StartedAt: time.Unix(0, j.began), Search: j.req.Key != "" || j.req.Count > 0 || j.req.Filter.Searches(),
-	}
-	if f := j.req.Filter; f != nil {
-		info.From, info.Causes = errtext.Clip(f.Origin, redriveShown), causes.Shown(f.Causes, redriveShown/2)
-		if f.Error != nil {
-			info.Error = new(errtext.Clip(*f.Error, redriveShown))
-		}
-	}
+	info := j.Info()
+	info.To, info.Search = j.req.To, j.req.Key != "" || j.req.Count > 0 || j.req.Filter.Searches()
+	info.From, info.Error, info.Causes = j.req.Filter.Shown()
 	return info, nil
 }

@@ -115,6 +115,20 @@ func (f *Filter) Searches() bool {
 	return f != nil && (f.Header != "" || len(f.Payload) > 0 || f.IDs != nil || f.Since > 0 || f.Until > 0)
 }
 
+// shownMost is how much of a pattern or name Shown returns, in bytes.
+const shownMost = 512
+
+// Shown returns what is shown of a filter: the queue of the death and the error, cut, and the first causes.
+func (f *Filter) Shown() (origin string, pattern *string, named []string) {
+	if f == nil {
+		return "", nil, nil
+	}
+	if f.Error != nil {
+		pattern = new(errtext.Clip(*f.Error, shownMost))
+	}
+	return errtext.Clip(f.Origin, shownMost), pattern, causes.Shown(f.Causes, shownMost/2)
+}
+
 // names reports whether a message is one of those that the filter names, or it names none.
 func (f *Filter) names(id storage.ID) bool {
 	_, named := slices.BinarySearchFunc(f.IDs, id, func(a, b storage.ID) int { return bytes.Compare(a[:], b[:]) })
