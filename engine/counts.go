@@ -107,7 +107,7 @@ func (tx *Tx) Stats() Stats {
 		Counts: c.counts(), Queues: int64(len(c.queues.byName)), Crons: int64(crons), DeadCrons: int64(dead), Budgets: int64(c.accounts.Len()), Held: c.order.Held(), Blocked: int64(len(c.waits.parked)), Writable: c.storeTakesNew() == nil,
 		Recoveries: n.recoveries, Turns: n.turns, Tasks: n.tasks, Commits: c.out.committed, InMemory: int64(c.heads.messages), BodyBytes: c.heads.bodyBytes, Instances: c.order.Instances(),
 		Now: tx.Now(), Backup: tx.Backups(), Ticked: n.ticked, Missed: n.missed, Topics: c.topics.Stats(), BackedUp: n.backedUp, FailedToBackUp: n.failedToBackUp,
-		Signals: int64(c.signals.pairs.Len()), SignalsEvicted: c.signals.evicted,
+		Signals: int64(c.signals.Len()), SignalsEvicted: c.signals.Evicted(),
 		ClockBehind: c.time.Behind(), Memory: c.health.memory, InUse: c.held(),
 	}
 }

@@ -58,7 +58,7 @@
 //	figures/                         a package: what is counted and shown of queues and keys
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
 //	states.go                        why messages of keys and queues are where they are
-//	signals.go                       sums that fade with time
+//	signals/ signals.go              a package: sums that fade with time; commands about them
 //	settings/ settings.go            a package: configuration, users, settings of keys, holds, acts; commands about them
 //	cron/                            a package: recurring messages, their ticks, and what becomes of missed ones
 //	cron.go cron_tick.go             commands about recurring messages; the messages of ticks
@@ -133,7 +133,7 @@
 //  26. The list of a queue's busiest keys has those with the most deliveries, except while keys
 //     of a purge are being reclaimed.
 //  27. Signals are found by subject and name, and each of them is listed once. If one has
-//     additions that no record has, a checkpoint is due or under way.
+//     additions that no record has, a checkpoint is due or under way. Package signals checks this.
 //  28. Budgets are found under their names. Those that have changed since the last cut are
 //     listed, and no other. A budget has a calendar if and only if it has a refill. The days
 //     of the ledger contain its newest entry. Package budget checks this.

@@ -328,7 +328,7 @@ func (c *core) drain() {
 		}
 	}
 	c.leases.deferred = nil
-	c.signals.points.Drain(c.now)
+	c.signals.Drain(c.now)
 	if c.ids.until > c.ids.last+1 {
 		c.ids.until = c.ids.last + 1
 		c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateIDs), storage.EncodeUint(uint64(c.ids.until)))

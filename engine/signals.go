@@ -2,14 +2,10 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
-	"math"
-	"strconv"
 	"time"
 
 	"github.com/faisca/fila/engine/figures"
-	"github.com/faisca/fila/engine/internal/decay"
-	"github.com/faisca/fila/engine/internal/signals"
+	"github.com/faisca/fila/engine/signals"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
@@ -18,13 +14,8 @@ import (
 // Signals are sums that fade with time, for pairs of a subject and a name. Clients add to them,
 // and the engine itself for messages of queues with the setting SIGNALS.
 //
-// What a client adds is in the batch of its reply. What the engine adds is written later, by a
-// checkpoint (signals.Checkpoints), so no message has another record. A checkpoint writes in slices, within the
-// budget of timers. Its last batch is synced. A crash therefore takes at most what was added by the engine
-// since the last checkpoint, and nothing that a client has added.
-//
-// Limits.Signals bounds the pairs: one more takes the place of the one touched longest ago.
-// Other goroutines read a view of the table in the Snapshot.
+// Package signals has the table of the pairs, and says what is written of it and when. Other goroutines read a view of the
+// table in the Snapshot.
 
 // The names of the signals that the engine adds to.
 const (
@@ -35,124 +26,50 @@ const (
 	signalUsed     = "used"     // what acks and nacks have settled
 )
 
-// Bounds of what clients give.
-const (
-	signalSubjectMax = 512  // bytes; a longer fairness or throttle key is a subject nevertheless
-	signalValueMax   = 1e15 // either way
-)
+// signalSubjectMax bounds the subjects that clients give, in bytes, unless fairness or throttle keys may be longer.
+const signalSubjectMax = 512
 
 // signalTable is the component of the signals.
-type signalTable struct {
-	windows  *decay.Windows
-	max      int   // Limits.Signals
-	interval int64 // Config.SignalCheckpoint
-
-	pairs   *signals.Table
-	points  signals.Checkpoints
-	evicted uint64 // since the start of the broker
-}
+type signalTable struct{ signals.Signals }
 
 // newSignalTable returns the component for a checked configuration.
 func newSignalTable(cfg *Config) signalTable {
-	windows, err := decay.NewWindows(cfg.SignalWindows)
+	s, err := signals.New(cfg.SignalWindows, cfg.Limits.Signals, cfg.SignalCheckpoint, max(signalSubjectMax, cfg.Limits.Key, cfg.Limits.Throttle))
 	if err != nil {
 		panic("engine: unchecked configuration: " + err.Error())
 	}
-	return signalTable{windows: windows, max: cfg.Limits.Signals, interval: int64(cfg.SignalCheckpoint)}
+	return signalTable{s}
 }
 
-// reset implements component. The count of evictions is no part of the store.
-func (t *signalTable) reset() {
-	t.pairs = signals.New(t.windows, t.max)
-	t.points = signals.NewCheckpoints(t.pairs, t.interval)
-}
+// reset implements component.
+func (t *signalTable) reset() { t.Reset() }
 
 // next implements component.
 func (t *signalTable) next(c *core) int64 {
 	if c.health.full != nil {
 		return never
 	}
-	if t.pairs.Len() > t.max {
-		return c.now
-	}
-	return t.points.Next(c.now)
+	return t.NextAt(c.now)
 }
 
-// expire writes a part of the checkpoint that is due. After a start with a lower limit it also
-// removes what exceeds it. A full store gets no checkpoint: its last space is for what frees some.
+// expire writes a part of the checkpoint that is due. A full store gets no checkpoint: its last space is for what frees some.
 func (t *signalTable) expire(c *core) {
-	if c.health.full != nil {
-		return
-	}
-	for t.points.Begin(c.now); t.points.Writing() && c.room(); {
-		p, last := t.points.Take()
-		if p == nil {
+	for c.health.full == nil && c.room() {
+		did, complete := t.Step(c.out.writes(c.now))
+		if !did {
 			break
 		}
 		c.spend(1)
-		t.write(c, p)
-		if last {
-			c.out.sync = true
-		}
-	}
-	t.points.Arm(c.now)
-	for c.room() && t.evict(c) {
-		c.spend(1)
+		c.out.sync = c.out.sync || complete
 	}
 }
 
-// check verifies that what is unwritten will be written, and the bound (27).
-func (t *signalTable) check(_ *core, bad report) {
-	n := 0
-	t.pairs.Page(0, math.MaxInt, func(p *signals.Pair) {
-		if n++; t.pairs.Get(p.Subject(), p.Name()) != p {
-			bad(27, "signal %q of %q is not found", p.Name(), p.Subject())
-		}
-	})
-	if n != t.pairs.Len() {
-		bad(27, "%d signals are listed, %d found", n, t.pairs.Len())
-	}
-	if n := t.points.Forgotten(); n > 0 {
-		bad(27, "%d signals are not written, and no checkpoint is due", n)
-	}
-}
-
-// write puts the record of a pair into the open batch.
-func (t *signalTable) write(c *core, p *signals.Pair) {
-	rec := t.pairs.Record(p)
-	c.out.key = append(c.out.key[:0], p.Key()...)
-	c.out.batch.Put(storage.Signals, c.out.key, rec.Append(nil))
-}
-
-// evict removes the pair touched longest ago if there are more than the limit.
-func (t *signalTable) evict(c *core) bool {
-	p := t.pairs.Surplus()
-	if p == nil {
-		return false
-	}
-	t.evicted++
-	t.deleteRecord(c, p)
-	return true
-}
-
-// deleteRecord deletes the record of a pair that was removed.
-func (t *signalTable) deleteRecord(c *core, p *signals.Pair) {
-	if p.Stored() {
-		c.out.batch.Delete(storage.Signals, []byte(p.Key()))
-	}
-}
-
-// added follows each addition.
-func (t *signalTable) added(c *core) {
-	t.points.Arm(c.now)
-	if t.evict(c) {
-		c.spend(1)
-	}
-}
+// check verifies that what is unwritten will be written (27).
+func (t *signalTable) check(_ *core, bad report) { t.CheckAll(signals.Report(bad)) }
 
 // publish gives connections and jobs the pairs that have come and gone in this turn.
 func (t *signalTable) publish(c *core) {
-	if v := t.pairs.View(); v != c.out.snapshot.signals {
+	if v := t.View(); v != c.out.snapshot.signals {
 		next := *c.out.snapshot
 		next.signals = v
 		c.out.snapshot = &next
@@ -161,24 +78,13 @@ func (t *signalTable) publish(c *core) {
 
 // unfinishedDrain reports whether the checkpoint of an orderly stop has to continue, so that it loses nothing.
 func (t *signalTable) unfinishedDrain(c *core) bool {
-	return t.points.Draining() && c.health.failed == nil && c.health.full == nil
+	return t.Draining() && c.health.failed == nil && c.health.full == nil
 }
 
 // recover reads all pairs.
 func (t *signalTable) recover(c *core) error {
-	var all []*signals.Pair
-	err := c.scan(storage.Signals, nil, func(k, v []byte) error {
-		var rec storage.Signal
-		if err := storage.CheckSignal(k, v); err != nil {
-			return err
-		}
-		if err := rec.Decode(v); err != nil {
-			return err
-		}
-		all = append(all, t.pairs.NewPair(string(k), &rec))
-		return nil
-	})
-	t.pairs.Restore(all)
+	err := c.scan(storage.Signals, nil, t.Read)
+	t.Restored()
 	t.publish(c)
 	return err
 }
@@ -190,23 +96,22 @@ func (q *queue) recordsSignals() bool { return q.set.Values[queueset.Signals] !=
 // keys.
 func (t *signalTable) record(c *core, m *message, name string, v float64) {
 	key := m.key.name
-	t.pairs.Add(key, name, c.now, v)
-	t.added(c)
+	t.add(c, key, name, v)
 	for _, of := range m.throttleKeys() {
 		if of != key {
-			t.pairs.Add(of, name, c.now, v)
-			t.added(c)
+			t.add(c, of, name, v)
 		}
 	}
 }
 
-// SignalAdd is a request to add to a signal.
-type SignalAdd struct {
-	Subject string // 1 to 512 bytes
-	Name    string // 1 to 64 of a-z 0-9 _ - .
-	Value   float64
-	AtMs    *int64 // Unix milliseconds, not later than now; nil: now
+func (t *signalTable) add(c *core, subject, name string, v float64) {
+	if t.Add(subject, name, v, c.out.writes(c.now)) {
+		c.spend(1)
+	}
 }
+
+// SignalAdd is a request to add to a signal.
+type SignalAdd = signals.Addition
 
 // AddSignal adds a value to a signal. It is durable when the reply leaves. Errors: ErrMisconf,
 // ErrInvalid for what is outside the bounds.
@@ -215,32 +120,13 @@ func (tx *Tx) AddSignal(req *SignalAdd) error {
 	if err := c.writableForNew(); err != nil {
 		return err
 	}
-	if err := c.signals.checkName(c, req.Subject, req.Name); err != nil {
+	evicted, err := c.signals.AddNow(req, c.out.writes(c.now))
+	if err != nil {
 		return err
 	}
-	if !(math.Abs(req.Value) <= signalValueMax) { // NaN is not
-		return fmt.Errorf("%w: the value of a signal is a number up to %s either way", ErrInvalid, plain(signalValueMax))
-	}
-	pairs := c.signals.pairs
-	var p *signals.Pair
-	switch at := req.AtMs; {
-	case at == nil:
-		p = pairs.Add(req.Subject, req.Name, c.now, req.Value)
-	case *at < 0 || *at > time.Unix(0, c.now).UnixMilli():
-		return fmt.Errorf("%w: AT is a time in the past, in Unix milliseconds; the broker's is %d now", ErrInvalid, time.Unix(0, c.now).UnixMilli())
-	default:
-		p = pairs.AddAt(req.Subject, req.Name, *at*int64(time.Millisecond), req.Value)
-	}
-	c.signals.write(c, p)
 	c.out.sync = true
-	c.signals.added(c)
-	return nil
-}
-
-// checkName returns ErrInvalid for a subject or name outside the bounds.
-func (t *signalTable) checkName(c *core, subject, name string) error {
-	if err := signals.CheckName(subject, name, max(signalSubjectMax, c.cfg.Limits.Key, c.cfg.Limits.Throttle)); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	if evicted {
+		c.spend(1)
 	}
 	return nil
 }
@@ -261,12 +147,13 @@ type Signals struct {
 // name.
 func (tx *Tx) Signals(req *Signals) ([]SignalInfo, error) {
 	c := tx.core
-	if err := c.signals.checkName(c, req.Subject, cmp.Or(req.Name, signalAcked)); err != nil {
+	s := &c.signals
+	if err := s.Check(req.Subject, cmp.Or(req.Name, signalAcked)); err != nil {
 		return nil, err
 	}
 	if req.Name != "" {
-		if p := c.signals.pairs.Get(req.Subject, req.Name); p != nil {
-			return []SignalInfo{c.signals.pairs.Info(p, c.now)}, nil
+		if i, ok := s.Get(req.Subject, req.Name, c.now); ok {
+			return []SignalInfo{i}, nil
 		}
 		return nil, nil
 	}
@@ -274,11 +161,11 @@ func (tx *Tx) Signals(req *Signals) ([]SignalInfo, error) {
 	if n := len(req.list); n > 0 {
 		after = req.list[n-1].Name
 	}
-	for p := range c.signals.pairs.Of(req.Subject, after) {
+	for p := range s.Of(req.Subject, after) {
 		if !tx.more() {
 			return nil, tx.yield()
 		}
-		req.list = append(req.list, c.signals.pairs.Info(p, c.now))
+		req.list = append(req.list, s.Info(p, c.now))
 	}
 	return req.list, nil
 }
@@ -290,12 +177,8 @@ func (tx *Tx) ListSignals(cursor uint64, count int, match func(subject string) b
 	if err := tx.afford(1); err != nil {
 		return 0, nil, err
 	}
-	next = c.signals.pairs.Page(cursor, count, func(p *signals.Pair) {
-		c.spend(1)
-		if match(p.Subject()) {
-			list = append(list, c.signals.pairs.Info(p, c.now))
-		}
-	})
+	next, list, looked := c.signals.Page(cursor, count, c.now, match)
+	c.spend(looked)
 	return next, list, nil
 }
 
@@ -307,7 +190,7 @@ func (tx *Tx) DeleteSignals(subject, name string) (int, error) {
 	if err := c.writable(); err != nil {
 		return 0, err
 	}
-	if err := c.signals.checkName(c, subject, cmp.Or(name, signalAcked)); err != nil {
+	if err := c.signals.Check(subject, cmp.Or(name, signalAcked)); err != nil {
 		return 0, err
 	}
 	done, err := tx.progress()
@@ -315,22 +198,17 @@ func (tx *Tx) DeleteSignals(subject, name string) (int, error) {
 		return 0, err
 	}
 	if tx.atomic && name == "" {
-		for range c.signals.pairs.Of(subject, "") { // it must not stop in the middle
+		for range c.signals.Of(subject, "") { // it must not stop in the middle
 			if !tx.more() {
 				return 0, tx.yield()
 			}
 		}
 	}
-	for {
-		p := c.signals.pairs.First(subject, name)
-		if p == nil {
-			break
-		}
+	for c.signals.Has(subject, name) {
 		if !tx.atomic && !tx.more() {
 			return 0, tx.yieldAt(done)
 		}
-		c.signals.pairs.Remove(p)
-		c.signals.deleteRecord(c, p)
+		c.signals.Delete(subject, name, c.out.writes(c.now))
 		c.out.sync = true
 		done.at++
 		done.n++
@@ -410,6 +288,3 @@ func (t *signalTable) recordUsed(c *core, m *message, used *int64) {
 		t.record(c, m, signalUsed, float64(n))
 	}
 }
-
-// plain formats a number without an exponent.
-func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

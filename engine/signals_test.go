@@ -114,12 +114,10 @@ func TestAnOrderlyStopLosesNothing(t *testing.T) {
 func TestAnAdditionDuringAStopIsWrittenAtOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	c := w.core
-	c.signals.pairs.Add("acme", "gone", c.now, 1)
-	c.signals.added(c)
-	c.signals.pairs.Remove(c.signals.pairs.Get("acme", "gone"))
+	c.signals.add(c, "acme", "gone", 1)
+	c.signals.Delete("acme", "gone", c.out.writes(c.now))
 	c.drain()
-	c.signals.pairs.Add("acme", "failed", c.now, 1)
-	c.signals.added(c)
+	c.signals.add(c, "acme", "failed", 1)
 	if !c.hasUnfinished() || c.signals.next(c) > c.now {
 		t.Errorf("the stop waits %v for a checkpoint", time.Duration(c.signals.next(c)-c.now))
 	}
@@ -245,8 +243,8 @@ func TestASubjectWithVeryManySignalsIsReadInSlices(t *testing.T) {
 	for w.Do(task); !task.Done(); {
 		w.Do()
 	}
-	if took := w.core.health.counters.turns - turns; deleted != n || took < 5 || w.core.signals.pairs.Len() != 1 {
-		t.Errorf("%d deleted in %d turns, %d are left", deleted, took, w.core.signals.pairs.Len())
+	if took := w.core.health.counters.turns - turns; deleted != n || took < 5 || w.core.signals.Len() != 1 {
+		t.Errorf("%d deleted in %d turns, %d are left", deleted, took, w.core.signals.Len())
 	}
 }
 
@@ -261,10 +259,10 @@ func TestACheckpointIsWrittenInSlices(t *testing.T) {
 	}
 	w.now = w.now.Add(10 * time.Second)
 	commits := w.core.out.committed
-	for turns := 0; w.core.signals.pairs.Unwritten() > 0; turns++ {
-		before := w.core.signals.pairs.Unwritten()
+	for turns := 0; w.core.signals.Inside().Unwritten() > 0; turns++ {
+		before := w.core.signals.Inside().Unwritten()
 		w.core.turn(w.now, nil)
-		if wrote := before - w.core.signals.pairs.Unwritten(); wrote > turnUnits/2 {
+		if wrote := before - w.core.signals.Inside().Unwritten(); wrote > turnUnits/2 {
 			t.Fatalf("%d signals were written in one turn", wrote)
 		}
 		if w.Do(); turns > 100 {

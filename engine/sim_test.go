@@ -297,7 +297,7 @@ func (s *sim) tune() {
 	c := s.step.core
 	s.step.Lazy, c.heads.prefetchKeysMin, c.detached.max, c.tasks.budget.Turn, c.bodies.min = s.lazy, 1, s.w.reclaimMax, s.w.units, s.w.bodyMin
 	if s.mutant == checkpointLate {
-		c.signals.interval *= 100
+		c.signals.Inside().Delay(100)
 	}
 }
 

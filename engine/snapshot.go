@@ -4,8 +4,8 @@ import (
 	"github.com/faisca/fila/engine/budget"
 	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/ordered"
-	"github.com/faisca/fila/engine/internal/signals"
 	"github.com/faisca/fila/engine/settings"
+	"github.com/faisca/fila/engine/signals"
 	"github.com/faisca/fila/engine/topic"
 	"github.com/faisca/fila/internal/hook"
 )

@@ -26,7 +26,7 @@ const hangs = "1h"
 func racing() []string {
 	return []string{
 		"resp", "commands", "engine/loop", "storage", "cli/remote", "cli/top", "cli/worker", "internal/ops/admin",
-		"internal/broker", "internal/cluster", "internal/events", "engine/internal/mailbox", "internal/cluster/relay", "engine/internal/signals",
+		"internal/broker", "internal/cluster", "internal/events", "engine/internal/mailbox", "internal/cluster/relay", "engine/signals",
 		"internal/ops/telemetry",
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine/internal/decay"
-	"github.com/faisca/fila/engine/internal/signals"
+	"github.com/faisca/fila/engine/signals"
 	"github.com/faisca/fila/storage"
 )
 
@@ -23,7 +23,7 @@ func table(tb testing.TB, most int) *signals.Table {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return signals.New(w, most)
+	return signals.NewTable(w, most)
 }
 
 // value returns the sum of a pair in window i.
@@ -86,7 +86,7 @@ func TestVelocityIsTheDifferenceOfTheFirstTwoRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := signals.New(w, 10)
+	one := signals.NewTable(w, 10)
 	info = one.Info(one.Add("acme", "failed", start, 300), start)
 	if _, ok := info.Velocity(); ok {
 		t.Error("a single window has a velocity")

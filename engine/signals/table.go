@@ -1,7 +1,7 @@
 // Package signals keeps sums that fade with time for pairs of a subject and a name, such as the
-// failures of a tenant. A Table has a bounded number of pairs and knows which of them have to be
-// written; it does not know the store. One goroutine changes it. Any other may read a View at the
-// same time.
+// failures of a tenant. Signals is all of them, with what requests may give and what is written when; a Table has a
+// bounded number of pairs and knows which of them have to be written. One goroutine changes both. Any other may read a
+// View at the same time.
 package signals
 
 import (
@@ -39,6 +39,12 @@ func (p *Pair) Name() string { return p.key[p.split:] }
 // Key returns the key of the record.
 func (p *Pair) Key() string { return p.key }
 
+// keyOf returns the key of the record of a pair, which is valid until the next call.
+func (t *Table) keyOf(p *Pair) []byte {
+	t.scratch = append(t.scratch[:0], p.key...)
+	return t.scratch
+}
+
 // Stored reports whether the store may have a record of the pair.
 func (p *Pair) Stored() bool { return p.stored }
 
@@ -65,8 +71,8 @@ type Table struct {
 // treeDegree is small, since a view lets each change copy the nodes on a path.
 const treeDegree = 8
 
-// New returns an empty table for a number of pairs.
-func New(windows *decay.Windows, most int) *Table {
+// NewTable returns an empty table for a number of pairs.
+func NewTable(windows *decay.Windows, most int) *Table {
 	return &Table{
 		windows: windows, max: most, byKey: map[string]*Pair{},
 		byName: *btree.NewMap[string, *Pair](treeDegree), byNumber: btree.NewBTreeGOptions(func(a, b *Pair) bool { return a.number < b.number }, btree.Options{NoLocks: true}),

@@ -15,7 +15,7 @@ func pointsOf(t *testing.T) (*Table, Checkpoints) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pairs := New(windows, 100)
+	pairs := NewTable(windows, 100)
 	return pairs, NewCheckpoints(pairs, 10)
 }
 
