@@ -83,8 +83,6 @@ func (t *cronTable) next(c *core) int64 {
 	return never
 }
 
-func (t *cronTable) expire(c *core) { c.startRound() }
-
 // check verifies the recurring messages (21).
 func (t *cronTable) check(c *core, bad report) {
 	t.Check(func(k *cron.Tick) bool {
@@ -103,7 +101,7 @@ func (t *cronTable) check(c *core, bad report) {
 func (tx *Tx) SetCron(cr *Cron) error {
 	c := tx.core
 	req := &cr.Message
-	if err := c.checkCronTarget(cr); err != nil {
+	if err := cr.checkTarget(c); err != nil {
 		return err
 	}
 	if err := c.writableForNew(); err != nil {
@@ -122,8 +120,9 @@ func (tx *Tx) SetCron(cr *Cron) error {
 	o := cronOptions(req)
 	limits.Once(&o.Meta)
 	o.Store(&set)
-	c.out.batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, cr.Name), cr.record)
-	c.putCron(c.cron.Set(cr.Name, set, cr.schedule, c.calendar()))
+	e := c.cron.Set(cr.Name, set, cr.schedule, c.calendar())
+	e.PutContent(c.out.batch, cr.record)
+	e.Put(c.out.batch)
 	c.out.sync = true
 	return nil
 }
@@ -145,9 +144,9 @@ func cronRequest(k *cron.Tick) Enqueue {
 	}
 }
 
-// checkCronTarget refuses a recurring message whose ticks its queue would refuse. A topic may get
+// checkTarget refuses a recurring message whose ticks its queue would refuse. A topic may get
 // its bindings later.
-func (c *core) checkCronTarget(cr *Cron) error {
+func (cr *Cron) checkTarget(c *core) error {
 	req := &cr.Message
 	if cr.Topic {
 		if err := c.writable(); err != nil {
@@ -163,13 +162,6 @@ func (c *core) checkCronTarget(cr *Cron) error {
 	return cmp.Or(q.checkOrder(req), err)
 }
 
-// putCron writes the record of an entry, without the content of its message.
-func (c *core) putCron(e *cron.Entry) {
-	rec := e.Record()
-	c.out.key = storage.AppendStateKey(c.out.key[:0], storage.StateCron, e.Name())
-	c.out.batch.Put(storage.State, c.out.key, rec.Append(nil))
-}
-
 // DeleteCron removes a recurring message and reports whether it existed. Messages that it
 // has enqueued stay; a tick in the round under way enqueues nothing.
 func (tx *Tx) DeleteCron(name string) (bool, error) {
@@ -181,9 +173,7 @@ func (tx *Tx) DeleteCron(name string) (bool, error) {
 	if e == nil {
 		return false, nil
 	}
-	c.cron.Delete(e)
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateCron, name))
-	c.out.batch.Delete(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, name))
+	c.cron.Remove(e, c.out.batch)
 	c.out.sync = true
 	return true, nil
 }
@@ -197,7 +187,7 @@ func (tx *Tx) PauseCron(name string, paused bool) (bool, error) {
 	}
 	e := c.cron.Get(name)
 	if e != nil && c.cron.Pause(e, paused, c.calendar()) {
-		c.putCron(e)
+		e.Put(c.out.batch)
 		c.out.sync = true
 	}
 	return e != nil, nil
@@ -231,23 +221,12 @@ func (tx *Tx) CronContent(req *CronContent) error {
 		return req.err
 	}
 	return tx.awaitRead(func(store Store) func() {
-		m, err := readCronContent(store, req.Name)
+		m, err := cron.Content(store, req.Name)
 		return func() {
 			req.Payload, req.Headers, req.Meta, req.err = m.Payload, m.Headers, m.Meta, err
 			req.read, req.epoch, req.setAt = true, epoch, setAt
 		}
 	})
-}
-
-func readCronContent(store Store, name string) (m storage.Message, err error) {
-	body, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateCronMessage, name))
-	if err == nil {
-		err = m.Decode(body)
-	}
-	if err != nil {
-		return m, fmt.Errorf("read the message: %w", err)
-	}
-	return m, nil
 }
 
 // Cron describes a recurring message; ok is false if there is none with that name.
@@ -271,21 +250,14 @@ func (tx *Tx) Crons(cursor uint64, count int, match func(string) bool) (next uin
 	return next, list
 }
 
-// recoverCron reads all entries, without the contents of their messages. An entry whose
+// recover reads all entries, without the contents of their messages. An entry whose
 // expression or zone is no longer valid is kept, disabled, and logged.
-func (c *core) recoverCron() error {
+func (t *cronTable) recover(c *core) error {
 	return c.scan(storage.State, storage.AppendStateKey(nil, storage.StateCron), func(k, v []byte) error {
-		parts, err := storage.ParseStateKey(k)
-		if err != nil || len(parts) != 2 {
-			return fmt.Errorf("cron %q: %w", k, storage.ErrCorrupt)
+		name, disabled, err := t.Read(k, v)
+		if disabled != nil {
+			c.cfg.Log.Error().Err(disabled).Str("cron", name).Msg("cron entry disabled: invalid schedule, set it again")
 		}
-		var set storage.Cron
-		if err := set.Decode(v); err != nil {
-			return fmt.Errorf("cron %q: %w", parts[1], err)
-		}
-		if err := c.cron.Restore(parts[1], set); err != nil {
-			c.cfg.Log.Error().Err(err).Str("cron", parts[1]).Msg("cron entry disabled: invalid schedule, set it again")
-		}
-		return nil
+		return err
 	})
 }

@@ -56,7 +56,7 @@ func (w *world) cronInfo(name string) CronInfo {
 // tickOf returns the tick of a message from its header.
 func tickOf(d *Delivery) time.Time {
 	for _, h := range d.Headers() {
-		if string(h.Name) == headerCronAt {
+		if string(h.Name) == "fila-cron-at" {
 			ms, _ := strconv.ParseInt(string(h.Value), 10, 64)
 			return time.UnixMilli(ms)
 		}
@@ -220,7 +220,7 @@ func TestATurnDoesAPortionOfTheCatchingUp(t *testing.T) {
 		c.turn(now, nil)
 		after := uint64(0)
 		c.cron.Walk(0, 100, func(e *cron.Entry) { after += e.Record().Missed })
-		if after-before > skipMax+cron.CountMax {
+		if after-before > 512+cron.CountMax {
 			t.Fatalf("one turn passed over %d ticks", after-before)
 		}
 		if after == before {

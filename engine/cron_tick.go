@@ -4,16 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/faisca/fila/engine/cron"
 )
 
 // A tick, step by step:
 //
-//  1. startRound takes due entries into a round, after it has moved them past the
-//     missed ticks that their rule gives up.
+//  1. A round takes the ticks that are due, unless one is under way (cron.Table.Round).
 //  2. The round runs as an off-loop job: it reads the contents of the messages from the
 //     store and asks the on_enqueue hooks.
 //  3. Its result is a task. For each entry it enqueues the message like any other and moves
@@ -23,17 +20,10 @@ import (
 // Package cron has the states of entries and ticks.
 
 const (
-	// roundMax bounds the entries of a round, roundBytes the bytes of its messages.
-	roundMax   = 64
+	// roundBytes bounds the bytes of the messages of a round.
 	roundBytes = 4 << 20
 	// cronPublishMax bounds the bytes that the messages of one tick have together.
 	cronPublishMax = 32 << 20
-	// skipMax bounds the steps of skipping missed ticks in one turn.
-	skipMax = 512
-	// The headers that tell a consumer the entry and the time of the tick, in Unix
-	// milliseconds.
-	headerCron   = "fila-cron"
-	headerCronAt = "fila-cron-at"
 )
 
 // cronJob is a tick in a round. The round fills req and err; the loop owns
@@ -55,42 +45,27 @@ type cronRound struct {
 	now      int64
 }
 
-// startRound starts a round for the entries that are due, unless one is under way. Skipping
-// missed ticks is bounded by skipMax steps in a turn; what is left follows in the next one.
-func (c *core) startRound() {
-	t := &c.cron
+// expire starts a round for the ticks that are due, unless one is under way. What is left follows in the next turn.
+func (t *cronTable) expire(c *core) {
 	if t.round != nil || c.now < t.retryAt {
 		return
 	}
-	var round *cronRound
-	for steps := 0; steps < skipMax; {
-		e := t.Due(c.calendar())
-		if e == nil {
-			break
-		}
-		if missed, n := t.Skip(e, c.calendar()); n > 0 {
-			c.health.counters.missed += missed
-			c.putCron(e)
-			steps += n
-			continue
-		}
-		if round == nil {
-			round = c.newRound()
-		}
-		if round.jobs = append(round.jobs, &cronJob{Tick: t.Take(e)}); len(round.jobs) == roundMax {
-			break
-		}
+	ticks, missed := t.Round(c.calendar(), c.out.batch)
+	c.health.counters.missed += missed
+	if len(ticks) == 0 {
+		return
 	}
-	if round != nil {
-		t.round = round
-		c.out.jobs = append(c.out.jobs, round)
-	}
+	t.round = newRound(c, ticks...)
+	c.out.jobs = append(c.out.jobs, t.round)
 }
 
-// newRound returns a round without ticks.
-func (c *core) newRound() *cronRound {
+// newRound returns a round of ticks.
+func newRound(c *core, ticks ...*cron.Tick) *cronRound {
 	r := &cronRound{snapshot: c.out.snapshot, batch: c.out.batchNo, limits: c.cfg.Limits, now: c.calendar()}
-	r.limits.Headers += 2 // headerCron and headerCronAt
+	r.limits.Headers += cron.Headers
+	for _, k := range ticks {
+		r.jobs = append(r.jobs, &cronJob{Tick: k})
+	}
 	return r
 }
 
@@ -111,13 +86,10 @@ func (r *cronRound) do(store Store) {
 
 // make prepares the enqueue of a tick from the stored content of the message.
 func (j *cronJob) make(store Store, r *cronRound) error {
-	m, err := readCronContent(store, j.Name())
+	m, err := j.Content(store)
 	if err != nil {
 		return err
 	}
-	ms := j.At / int64(time.Millisecond)
-	m.Headers = append(m.Headers, Header{Name: []byte(headerCron), Value: []byte(j.Name())},
-		Header{Name: []byte(headerCronAt), Value: strconv.AppendInt(nil, ms, 10)})
 	j.req = cronRequest(j.Tick)
 	j.req.Headers, j.req.Payload = m.Headers, m.Payload
 	j.req.AddContent(&m.Meta)
@@ -147,7 +119,7 @@ func (r *cronRound) Apply(tx *Tx) error {
 			j.Alone = true
 			c.run(&Task{Call: j})
 		default:
-			_ = c.tick(tx, j) // it waits for nothing
+			_ = j.tick(tx) // it waits for nothing
 			c.cron.Release(j.Tick)
 		}
 	}
@@ -160,7 +132,7 @@ func (j *cronJob) Apply(tx *Tx) error {
 	if !c.cron.Holds(j.Tick) {
 		return nil // it was changed, or a recovery has dropped it: then it is due again
 	}
-	if err := c.tick(tx, j); err != nil {
+	if err := j.tick(tx); err != nil {
 		return err
 	}
 	c.cron.Release(j.Tick)
@@ -171,7 +143,8 @@ func (j *cronJob) Apply(tx *Tx) error {
 // message counts as a missed tick, with its error. A tick stays due if its job was
 // deferred, its limited queue is not counted yet, or nothing new is taken for lack of disk or memory. The
 // error is ErrWouldBlock if the task of the tick is parked, and nil otherwise.
-func (c *core) tick(tx *Tx, j *cronJob) error {
+func (j *cronJob) tick(tx *Tx) error {
+	c := tx.core
 	if j.deferred {
 		return nil // the tick stays due
 	}
@@ -182,13 +155,13 @@ func (c *core) tick(tx *Tx, j *cronJob) error {
 	if j.publish != nil && tx.refreshPublish(j.publish) != nil {
 		return nil // the topic has other bindings by now: the next round makes the messages again
 	}
-	if c.ops.census != nil && c.tickLimited(j) {
+	if c.ops.census != nil && j.limited(c) {
 		// Whether the queue has room is not known yet. Only this entry waits; if Enqueue
 		// waited for the counts, so would the rest of the round.
 		c.cron.Defer(j.Tick)
 		return nil
 	}
-	answered, err := c.tickAnswered(j)
+	answered, err := j.answered(c)
 	if err == ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
 		return nil // the look-up is too old: the next round repeats it
 	}
@@ -212,14 +185,14 @@ func (c *core) tick(tx *Tx, j *cronJob) error {
 		c.health.counters.ticked++
 		j.End(cron.Fired, "", c.calendar())
 	}
-	c.putCron(j.Entry)
+	j.Entry.Put(c.out.batch)
 	return nil
 }
 
-// tickAnswered reports whether a message that holds the unique id of a tick in its queue answers the tick.
+// answered reports whether a message that holds the unique id of a tick in its queue answers the tick.
 // For a topic, each queue decides by itself, and a tick with REPLACE finds out when it enqueues. The
 // error is that of the job, or ErrWouldBlock.
-func (c *core) tickAnswered(j *cronJob) (bool, error) {
+func (j *cronJob) answered(c *core) (bool, error) {
 	q := c.queues.byName[j.req.Queue]
 	if j.err != nil || j.publish != nil || j.Alone || q == nil {
 		return false, j.err
@@ -228,8 +201,8 @@ func (c *core) tickAnswered(j *cronJob) (bool, error) {
 	return p.known != (ID{}), err
 }
 
-// tickLimited reports whether a queue that gets the message of a tick is limited.
-func (c *core) tickLimited(j *cronJob) bool {
+// limited reports whether a queue that gets the message of a tick is limited.
+func (j *cronJob) limited(c *core) bool {
 	limited := func(name string) bool { q := c.queues.byName[name]; return q != nil && q.limited() }
 	if j.publish == nil {
 		return limited(j.req.Queue)
@@ -280,8 +253,7 @@ func (tx *Tx) RunCron(req *CronRun) ([]Published, error) {
 	}
 	r, rec := req.run, e.Record()
 	if r == nil || r.epoch != c.epoch || r.jobs[0].Entry != e || r.jobs[0].Record.SetAt != rec.SetAt {
-		r = &cronRun{cronRound: *c.newRound(), epoch: c.epoch}
-		r.jobs = []*cronJob{{Tick: &cron.Tick{Entry: e, At: c.calendar(), Record: rec}}}
+		r = &cronRun{cronRound: *newRound(c, &cron.Tick{Entry: e, At: c.calendar(), Record: rec}), epoch: c.epoch}
 		return nil, tx.awaitRead(func(store Store) func() {
 			r.do(store)
 			return func() { req.run = r }

@@ -70,7 +70,7 @@ func (c *core) recover() error {
 	if err := c.recoverConfig(); err != nil {
 		return fmt.Errorf("recover configuration: %w", err)
 	}
-	if err := c.recoverCron(); err != nil {
+	if err := c.cron.recover(c); err != nil {
 		return fmt.Errorf("recover recurring messages: %w", err)
 	}
 	if err := c.dedup.recover(c); err != nil {

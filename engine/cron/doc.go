@@ -1,14 +1,15 @@
 // Package cron has the recurring messages: schedules with the message that each tick enqueues, which of them is due
 // next, what becomes of ticks that were missed, and what has become of the others. internal/schedule reads
-// expressions. The package knows no queues, enqueues, stores, batches or clock, and not the contents of messages,
-// which are read from the store for each tick.
+// expressions. The package knows no queues, enqueues or clock, and does not keep the contents of messages, which are read
+// from the store for each tick.
 //
-// The engine gives the time of its calendar, and puts the record of an entry ([Entry.Record]) into the batch after each
-// call that says so. One tick goes like this:
+// The engine gives the time of its calendar, and puts the record of an entry ([Entry.Put]) into the batch after each
+// change. One tick goes like this:
 //
-//	at Next          e = Due(now), the entry that is due first
-//	                 Skip(e, now): moves e past the missed ticks that its rule gives up, or 0
-//	                 k = Take(e): the tick, for which a message is made off the loop
+//	at Next          Round(now): for each entry that is due, the first one first,
+//	                   Skip(e, now): moves e past the missed ticks that its rule gives up, or 0
+//	                   k = Take(e): the tick, for which a message is made off the loop
+//	off the loop     k.Content(store): the content of the message
 //	with the result  Holds(k): whether the tick still counts
 //	                 End(k, Fired, "", now), in the batch of the message; the next tick is set
 //	                 Release(k): e is armed again, for the same tick if there was no End

@@ -175,6 +175,33 @@ func (t *Table) Skip(e *Entry, now int64) (missed uint64, steps int) {
 	return uint64(n), n + search
 }
 
+const (
+	// roundMax bounds the ticks of a round.
+	roundMax = 64
+	// skipMax bounds the steps of skipping missed ticks in a round.
+	skipMax = 512
+)
+
+// Round takes the ticks that are due, some of them if there are very many, after it has moved their entries past the
+// missed ticks that their rules give up. It returns how many were missed, and writes the records of these entries.
+func (t *Table) Round(now int64, b *storage.Batch) (ticks []*Tick, missed uint64) {
+	for steps := 0; steps < skipMax && len(ticks) < roundMax; {
+		e := t.Due(now)
+		if e == nil {
+			break
+		}
+		n, took := t.Skip(e, now)
+		if took > 0 {
+			e.Put(b)
+			missed += n
+			steps += took
+		} else {
+			ticks = append(ticks, t.Take(e))
+		}
+	}
+	return ticks, missed
+}
+
 // Take takes the next tick of an entry, for which a message is to be made.
 func (t *Table) Take(e *Entry) *Tick {
 	e.taken = &Tick{Entry: e, At: e.rec.NextAt, Record: e.rec}

@@ -20,15 +20,15 @@ import (
 // fewest arrows back up.
 func engineFiles() []string {
 	return []string{
-		"snapshot.go", "config.go", "preparer.go", "key.go", "core.go", "message.go", "health.go",
-		"queue.go", "meta.go", "tasks.go", "lease_table.go", "transaction.go", "consumers.go", "queue_set.go", "wait.go",
-		"outbox.go", "signals.go", "ids.go", "unique.go", "ordered.go", "settings.go", "read.go",
-		"gather.go", "work.go", "operations.go", "reading.go", "due.go", "bodies.go", "removal.go", "time.go", "topic.go",
-		"hooks.go", "accounts.go", "counts.go", "history.go", "inspect.go", "charges.go", "budget_gate.go", "holds.go",
-		"order.go", "enqueue.go", "done.go", "result.go", "throttles.go", "group_end.go", "states.go", "cron.go",
-		"serve.go", "lease.go", "keys.go", "replace.go", "nack.go", "leases.go", "cancel.go", "enqueue_hook.go",
-		"groups.go", "browse.go", "dedup.go", "redrive.go", "figures.go", "queue_apply.go", "recover.go", "prefetch.go",
-		"publish.go", "cron_tick.go", "jobs.go", "machine.go", "stepper.go", "invariants.go",
+		"snapshot.go", "config.go", "preparer.go", "key.go", "core.go", "message.go", "health.go", "queue.go", "meta.go",
+		"tasks.go", "lease_table.go", "transaction.go", "consumers.go", "queue_set.go", "wait.go", "outbox.go",
+		"signals.go", "ids.go", "unique.go", "ordered.go", "settings.go", "read.go", "gather.go", "work.go",
+		"operations.go", "reading.go", "due.go", "bodies.go", "removal.go", "time.go", "topic.go", "hooks.go",
+		"accounts.go", "counts.go", "history.go", "inspect.go", "charges.go", "budget_gate.go", "holds.go", "order.go",
+		"enqueue.go", "done.go", "result.go", "throttles.go", "group_end.go", "states.go", "cron.go", "serve.go",
+		"lease.go", "keys.go", "replace.go", "nack.go", "leases.go", "cancel.go", "enqueue_hook.go", "groups.go",
+		"browse.go", "dedup.go", "redrive.go", "figures.go", "queue_apply.go", "recover.go", "prefetch.go", "publish.go",
+		"cron_tick.go", "jobs.go", "machine.go", "stepper.go", "invariants.go",
 	}
 }
 
