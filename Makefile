@@ -142,7 +142,7 @@ rocks: setup ## run the tests of the RocksDB store
 # Without the mechanisms of package tuning: see docs/internals/below-the-defaults.md.
 plain: ## make bin/fila-plain, which leaves Go's scheduler and RocksDB at their defaults, and run its quick tests
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain
-	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine
+	CGO_ENABLED=0 $(GO) test -tags plain -short ./resp ./engine ./engine/loop
 
 plain-integration: setup-tests ## make bin/fila-plain, and run the black-box tests with it
 	$(MAKE) build TAGS=plain BIN=bin/fila-plain

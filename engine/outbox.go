@@ -145,9 +145,10 @@ func (c *core) mayReplyEarly(m *message) bool {
 	return c.cfg.LeaseWriteDelay > 0 && m.batch <= c.out.committed && m.deliveries == 1 && !m.retried && m.failure == nil && (m.reserved == 0 || c.creditsCommitted(m))
 }
 
-// Event reports something that has happened, see package event.
 type (
-	Event     = event.Event
+	// Event reports something that has happened, see package event.
+	Event = event.Event
+	// EventKind is the kind of an event, or a set of kinds.
 	EventKind = event.Kind
 )
 

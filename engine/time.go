@@ -40,6 +40,7 @@ func (t *timekeeper) check(c *core, bad report) {
 // when it catches up.
 func (c *core) watchClock(behind time.Duration) {
 	switch c.time.SetBehind(behind) {
+	case clock.AsBefore:
 	case clock.CaughtUp:
 		c.cfg.Log.Info().Msg("the system clock has caught up with the broker")
 	case clock.SetBack:

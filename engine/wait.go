@@ -310,15 +310,15 @@ func (l Leave) Apply(tx *Tx) error {
 // not affect each other's rotation.
 
 // rotation returns the rotation of a list of queues, nil for a single queue.
-func (w *waitSet) rotation(queues []*queue) *rotation.Rotation[*queue] {
+func (s *waitSet) rotation(queues []*queue) *rotation.Rotation[*queue] {
 	if len(queues) < 2 {
 		return nil
 	}
-	w.key = w.key[:0]
+	s.key = s.key[:0]
 	for _, q := range queues {
-		w.key = binary.BigEndian.AppendUint32(w.key, q.no)
+		s.key = binary.BigEndian.AppendUint32(s.key, q.no)
 	}
-	return w.rotations.Of(w.key)
+	return s.rotations.Of(s.key)
 }
 
 // waitingTasks returns the parked tasks: first those in the lines of queues, the oldest

@@ -45,7 +45,6 @@ func TestTheBacklogCountsForTheBoundOfTheInbox(t *testing.T) {
 					if _, err := m.Start(); err != nil {
 						t.Fatal(err)
 					}
-					defer m.Close()
 					m.Turn(m.Now(), 0, append([]*engine.Task{{Call: costly(1 << 20)}}, tasks(c.backlog)...))
 					if n, bytes := m.Backlog(); n != c.backlog || bytes != 10*c.backlog {
 						t.Fatalf("a turn has left %d tasks of %d bytes, want %d", n, bytes, c.backlog)
@@ -66,6 +65,7 @@ func TestTheBacklogCountsForTheBoundOfTheInbox(t *testing.T) {
 					if !submitted {
 						t.Error("Submit waits though nothing is left")
 					}
+					m.Close()
 				}
 			})
 		})
