@@ -77,10 +77,10 @@ func (t *Table) Message(g *Group, store storage.Reader) (m Message, read int, er
 		}
 		read = len(record)
 	}
-	if err = m.Decode(record); err != nil {
+	if err := m.Decode(record); err != nil {
 		return m, read, err
 	}
-	if err = m.Whole.Decode(m.GroupMessage.Message); err != nil {
+	if err := m.Whole.Decode(m.GroupMessage.Message); err != nil {
 		return m, read, err
 	}
 	m.Whole.Headers = append(slices.Clip(m.Whole.Headers),
