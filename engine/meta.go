@@ -97,12 +97,12 @@ func (m *message) freed() bool { return m.ties != nil && m.ties.untilLease && m.
 // key had when its last message left: a key without messages is forgotten, and when it comes back
 // its messages mostly name what they named before. A set that differs by its charge alone shares
 // what has been looked up: the class does not depend on the charge.
-func (o *ordering) throttleSet(k *fairKey, meta *Meta) *throttleSet {
+func (s *ordering) throttleSet(k *fairKey, meta *Meta) *throttleSet {
 	if len(meta.Throttles)+len(meta.Budgets) == 0 {
 		return nil
 	}
 	if !k.throttles.has(meta) {
-		k.throttles = o.recentSet(k.queue, k.hash, meta)
+		k.throttles = s.recentSet(k.queue, k.hash, meta)
 	}
 	if l := k.throttles; l.Charge != meta.Charge {
 		same := *l
@@ -114,8 +114,8 @@ func (o *ordering) throttleSet(k *fairKey, meta *Meta) *throttleSet {
 
 // recentSet returns the set of what meta names that the fairness key with a hash has
 // had last, or a new one. Its charge may be another one.
-func (o *ordering) recentSet(q *queue, hash keytable.Hash, meta *Meta) *throttleSet {
-	slot := &o.recent[(uint64(hash)+uint64(q.no))%recentSets]
+func (s *ordering) recentSet(q *queue, hash keytable.Hash, meta *Meta) *throttleSet {
+	slot := &s.recent[(uint64(hash)+uint64(q.no))%recentSets]
 	if !(*slot).has(meta) {
 		*slot = newThrottleSet(meta)
 	}

@@ -97,9 +97,9 @@ func (req *Publish) prepare(s *Snapshot, store Store, seen uint64, now func() in
 		one.Queue = queue
 		one.dedup = dedupID(one)
 		one.complete(s, now)
-		settings, shared := one.settings(), false
-		if one.record, shared = req.encoded.Record(&settings); !shared {
-			req.own += len(one.record)
+		record, shared := req.encoded.Record(new(one.settings()))
+		if one.record = record; !shared {
+			req.own += len(record)
 		}
 		one.Payload, one.Headers = nil, nil
 		one.looks = one.look(store, s, seen)

@@ -8,12 +8,12 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// keyTable finds the fairness keys of a queue by name, and by the hash of the name that
-// message ids contain. It is used in place of a Go map for three properties:
+// Table is a set of keys, entries of the caller that have names. The zero value is empty. It knows the hashes of the
+// names, not the names: the caller compares them (First). It is used in place of a Go map for three properties:
 //
 //   - With a million keys, none of them in a processor cache, it finds one with a single
-//     cache miss in the table, and that miss can be prefetched (prefetchTasks).
-//   - It finds the keys of an id by its hash (withID).
+//     cache miss in the table, and that miss can be prefetched (Page.Touch, Page.Peek).
+//   - It finds the keys of an id by its hash (WithID).
 //   - No insertion rehashes the whole table, which would hold up the loop. (Go's maps are
 //     split by pages, too, since Go 1.24.)
 //
