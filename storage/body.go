@@ -158,6 +158,11 @@ func ScanMessageKeys(store Reader) Iterator {
 	return &messageIterator{Iterator: ScanKeys(store, Messages), store: store}
 }
 
+// ScanMessageKeysInOrder is ScanKeysInOrder of the messages, with their payloads and headers.
+func ScanMessageKeysInOrder(store Reader, from []byte) Iterator {
+	return &messageIterator{Iterator: ScanKeysInOrder(store, Messages, from), store: store}
+}
+
 type messageIterator struct {
 	Iterator
 

@@ -1,6 +1,9 @@
 package storage
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+)
 
 // Errors of stores, wrapped with the failed operation: compare with errors.Is.
 var (
@@ -81,6 +84,46 @@ func ScanKeys(store Reader, f Family) Iterator {
 	}
 	return &keyRanges{store: store, family: f}
 }
+
+// ScanKeysInOrder is ScanKeys for ranges in the order of their fairness keys, each of another one, where few keys of the
+// family lie between them: it steps on from one range to the next, and looks up those that are further away.
+func ScanKeysInOrder(store Reader, f Family, from []byte) Iterator {
+	return &adjacentRanges{Iterator: store.Scan(f, from, nil)}
+}
+
+// adjacentRanges steps from range to range.
+type adjacentRanges struct {
+	Iterator
+
+	prefix []byte // of the keys of the range
+	stands bool   // the iterator is at a key: in the range, or the first one behind it
+}
+
+// adjacentSteps is how many keys are passed to come to the next range: a look-up costs about as much.
+const adjacentSteps = 4
+
+// Seek implements Iterator.
+func (r *adjacentRanges) Seek(key []byte) bool {
+	r.prefix = append(r.prefix[:0], key[:KeyPrefixLen(key)]...)
+	for range adjacentSteps {
+		if !r.stands || string(r.Key()) >= string(key) {
+			break
+		}
+		r.stands = r.Iterator.Next()
+	}
+	if !r.stands || string(r.Key()) < string(key) {
+		r.stands = r.Iterator.Seek(key)
+	}
+	return r.within()
+}
+
+// Next implements Iterator.
+func (r *adjacentRanges) Next() bool {
+	r.stands = r.stands && r.Iterator.Next()
+	return r.within()
+}
+
+func (r *adjacentRanges) within() bool { return r.stands && bytes.HasPrefix(r.Key(), r.prefix) }
 
 // GetMany returns the values of the first of some keys, those that the store can read at a time within room
 // bytes: of the first n, or none where the store has no method of this name. Get reads the next one, and
