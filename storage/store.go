@@ -97,6 +97,7 @@ type adjacentRanges struct {
 
 	prefix []byte // of the keys of the range
 	stands bool   // the iterator is at a key: in the range, or the first one behind it
+	ended  bool   // there is no key behind the ranges that were read
 }
 
 // adjacentSteps is how many keys are passed to come to the next range: a look-up costs about as much.
@@ -109,19 +110,23 @@ func (r *adjacentRanges) Seek(key []byte) bool {
 		if !r.stands || string(r.Key()) >= string(key) {
 			break
 		}
-		r.stands = r.Iterator.Next()
+		r.moved(r.Iterator.Next())
 	}
-	if !r.stands || string(r.Key()) < string(key) {
-		r.stands = r.Iterator.Seek(key)
+	if !r.ended && (!r.stands || string(r.Key()) < string(key)) {
+		r.moved(r.Iterator.Seek(key))
 	}
 	return r.within()
 }
 
 // Next implements Iterator.
 func (r *adjacentRanges) Next() bool {
-	r.stands = r.stands && r.Iterator.Next()
+	if r.stands {
+		r.moved(r.Iterator.Next())
+	}
 	return r.within()
 }
+
+func (r *adjacentRanges) moved(stands bool) { r.stands, r.ended = stands, !stands }
 
 func (r *adjacentRanges) within() bool { return r.stands && bytes.HasPrefix(r.Key(), r.prefix) }
 
