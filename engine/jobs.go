@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/faisca/fila/engine/search"
+import (
+	"github.com/faisca/fila/engine/search"
+	"github.com/faisca/fila/engine/window"
+)
 
 // Jobs are off-loop jobs that run one after another.
 type Jobs struct {
@@ -26,7 +29,7 @@ func (j *Jobs) Run(store Store, post func(Call)) {
 }
 
 func readWindows(all []job, store Store, post func(Call)) {
-	it := search.OpenKeys(store)
+	it := openWindows(all, store)
 	for _, j := range all {
 		if r, ok := j.(*read); !ok {
 			j.do(store)
@@ -37,6 +40,20 @@ func readWindows(all []job, store Store, post func(Call)) {
 		post(j)
 	}
 	it.Close()
+}
+
+// openWindows returns iterators for window reads. After a start, the first messages of all keys are read, in the order of
+// the keys in the store.
+func openWindows(all []job, store Store) search.Iterators {
+	begins := make([][]byte, len(all))
+	for i, j := range all {
+		if r, is := j.(*read); is && r.from == (window.Place{}) {
+			begins[i] = r.begin()
+		} else {
+			return search.OpenKeys(store)
+		}
+	}
+	return search.OpenNeighbours(store, begins)
 }
 
 // Jobs returns the jobs of a committed work, grouped so that a slow job delays only jobs of its kind:

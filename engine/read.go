@@ -229,9 +229,14 @@ func (r *read) do(store Store) {
 	r.err = r.readKey(store, it)
 }
 
+// begin is the key in the store at which the read begins.
+func (r *read) begin() []byte {
+	return storage.AppendMessageKey(nil, r.queue, r.name, r.from.Rank, r.from.ID)
+}
+
 // readKey examines messages from the edge on, until the limit or the bytes are reached.
 func (r *read) readKey(store Store, it search.Iterators) error {
-	from := storage.AppendMessageKey(nil, r.queue, r.name, r.from.Rank, r.from.ID)
+	from := r.begin()
 	size := 0
 	var like *throttleSet
 	var err error

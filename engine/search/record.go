@@ -1,8 +1,10 @@
 package search
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/faisca/fila/engine/internal/causes"
@@ -150,6 +152,16 @@ type Iterators struct {
 // window read does with them.
 func OpenKeys(store storage.Reader) Iterators {
 	return Iterators{storage.ScanMessageKeys(store), storage.ScanKeys(store, storage.Attempts)}
+}
+
+// OpenNeighbours is OpenKeys for ranges that begin there, one of each fairness key. If they come in the order of the
+// store, it steps from one to the next in place of looking each of them up: a start with very many keys takes two thirds of
+// the CPU time then.
+func OpenNeighbours(store storage.Reader, begins [][]byte) Iterators {
+	if !slices.IsSortedFunc(begins, bytes.Compare) {
+		return OpenKeys(store)
+	}
+	return Iterators{storage.ScanMessageKeysInOrder(store, begins[0]), storage.ScanKeysInOrder(store, storage.Attempts, begins[0])}
 }
 
 // Close frees the iterators.
