@@ -8,15 +8,6 @@ import (
 	"github.com/faisca/fila/engine/consumers"
 )
 
-// consumerOf returns the consumer as which a client, nil if none is known, asks for messages of a queue under a name.
-func (c *core) consumerOf(cl *Client, q *queue, name string) *consumers.Consumer {
-	if cl == nil {
-		return c.leases.register.Of(q.consumers, 0, name, nil)
-	}
-	cl.last = c.leases.register.Of(q.consumers, cl.ID, name, cl.last)
-	return cl.last
-}
-
 // release takes a lease out of the register of consumers when it ends. A retrying message is in none.
 func (t *leaseTable) release(m *message) {
 	if m.held != nil {
@@ -38,7 +29,7 @@ func (c *core) registerAgain(found []recoveredLease) {
 		return cmp.Or(cmp.Compare(a.m.since, b.m.since), slices.Compare(a.m.id[:], b.m.id[:]))
 	})
 	for _, f := range found {
-		f.m.held = c.leases.register.Lease(c.consumerOf(nil, f.m.key.queue, f.consumer), min(f.m.since, c.now))
+		f.m.held = c.leases.register.Lease(c.leases.consumerOf(nil, f.m.key.queue, f.consumer), min(f.m.since, c.now))
 	}
 }
 

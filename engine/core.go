@@ -90,7 +90,7 @@ func newCore(cfg Config, store Store) *core {
 	c.ids.rng = rand.New(rand.NewPCG(cfg.Seed, 0x66696c61))
 	c.ids.jitter = rand.New(rand.NewPCG(cfg.Seed, jitterStream))
 	if !cfg.LastBackup.IsZero() {
-		c.ops.backups.lastAt = cfg.LastBackup.UnixNano()
+		c.ops.backups.Remember(cfg.LastBackup)
 	}
 	c.order.Order = dispatch.New(dispatch.Config{Quantum: cfg.Quantum, Instances: cfg.Limits.Instances}, host{c})
 	c.reset()
@@ -186,6 +186,16 @@ func (tx *Tx) more() bool {
 	}
 	tx.core.spend(1)
 	return true
+}
+
+// afford takes units for work that is done in one piece. In a transaction it refuses the call if
+// the transaction has not so many left, see turn.Allowance.
+func (tx *Tx) afford(units int) error {
+	if b := &tx.core.tasks.budget; tx.atomic && !tx.work.Afford(units, b) {
+		return errTransactionWork
+	}
+	tx.core.spend(units)
+	return nil
 }
 
 // yield parks the task until the next turn. Apply must return the result: ErrWouldBlock, or in a

@@ -43,6 +43,7 @@
 //	unique.go replace.go             uniqueness; a message in the place of another
 //	wait.go tasks.go                 parked tasks, the task queue
 //	turn/                            a package: the work of a turn, and of a transaction
+//	backups/                         a package: the backup that is under way, and how the last one ended
 //	census/ operations.go            a package: what is counted of a store at a start; the census, redrives and backups
 //	transaction.go                   calls that take effect together
 //	machine.go stepper.go            the engine as what drives it sees it; a driver for tests
@@ -183,12 +184,10 @@
 // # Glossary
 //
 // The terms of docs/reference/glossary.md that this package uses. Names and comments use them in this
-// meaning only.
+// meaning only. Packages dispatch, budget, cron, topic and group have those of their subjects.
 //
 // Messages:
 //
-//	topic                 a name under which a message is published to several queues
-//	binding               a queue that gets the messages of a topic, with its conditions
 //	queue                 a named set of messages with settings, scripts and usually a DLQ
 //	message               a payload with headers: ready, delayed, leased or dead
 //	message id            names a message; ids sort by time of enqueue and are never reused
@@ -221,27 +220,17 @@
 //	result                what has become of a message, and the value of its ack
 //	act                   a change by an administrator, with its user, its client, and the setting before and after
 //	done                  acked; of a group: all of its members have ended
-//	group                 messages of any queues that are done together: then its own message is enqueued
-//	member                a message that belongs to a group
-//	seal                  have a group take no more members
-//	buried                of a member: dead, and in a dead-letter queue
-//	over                  of a group: nothing keeps it from its end
 //	progress              what a consumer says about how far its work on a message is
 //	signal                a sum that fades with time, for a pair of subject and name
 //	subject               what a signal is about, such as a fairness key
-//	recurring message     a cron expression that enqueues one message per tick
-//	tick                  a time at which a recurring message is due
 //
 // Scheduling and throttles:
 //
 //	fairness key (key)    the unit of fair scheduling within a queue, such as a tenant
 //	weight                the relative share of a fairness key
 //	cost                  the credit that one delivery of a message consumes
-//	credit                what a fairness key may still consume; below zero after what it has consumed ahead
 //	key batch             messages of one fairness key that a lease takes together
 //	gather                of a key: wait until it has a batch, in no class
-//	quantum               the credit per unit of weight that a key gets in each round
-//	round                 one pass of deficit round robin over all active keys of a queue
 //	priority              the order of messages within a fairness key, 9 first
 //	position              the place of a message in its key: priority, then id
 //	backlog               ready messages that are not delivered
@@ -249,36 +238,7 @@
 //	paused                excluded from intake or delivery by an operator
 //	throttle              a limit of rate, of concurrency, or both
 //	pattern               a setting whose limits hold for each throttle key with a prefix
-//	instance              the throttle of a key that has the limits of a pattern
-//	throttle set          the throttles that one message names
-//	token, burst          what a delivery takes from a token bucket; the capacity of the bucket
-//	debt                  tokens below zero, after a delivery that took more than the burst
-//	concurrency slot      the right to one live lease under a throttle
 //	hold                  no message that names a throttle key is delivered before a time
-//	in use                the number of live leases that a throttle counts
-//	adaptive throttle     one whose limit of live leases follows how work goes
-//	cut                   the reduction of that limit by a failure
-//	admit                 have the tokens and a slot free for a message
-//	consume               take tokens and a slot of each throttle of a message
-//	class                 the keys of a queue whose next messages name the same throttle set
-//	entry                 the place of a queue in the line of a throttle
-//	claim                 the right of a class with several throttles to capacity that appears
-//	reserved              capacity of a throttle that is kept for a claim
-//	saved                 tokens by cost that accumulate for the class that is next
-//
-// Budgets:
-//
-//	account               a budget in memory: the credits that a client has paid in advance
-//	charge                what a message costs each of its budgets
-//	covered               at most what is available, with the debt that is allowed
-//	held                  waiting for a budget to cover the next message of a key
-//	settle                spend what a message has used, when its lease ends
-//	draw                  a class at one of the budgets of its messages
-//	balance               what has come in less what has gone out
-//	available             what a charge may take, without the debt that is allowed
-//	movement              what changes the balance: a credit, a charge or a refill
-//	refill                what an account gets at each tick of an expression
-//	ledger                the entries of all movements
 //
 // The engine, memory and disk:
 //

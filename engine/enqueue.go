@@ -159,7 +159,7 @@ func checkMessage(req *Enqueue, l *Limits) error {
 	if err := checkGroup(req, l); err != nil {
 		return err
 	}
-	return cmp.Or(l.CheckMeta(&req.Meta, req.Charge), checkRetries(&req.Meta), l.CheckHeaders(req.Headers))
+	return cmp.Or(l.CheckMeta(&req.Meta, req.Charge), l.CheckHeaders(req.Headers))
 }
 
 // Enqueue stores a prepared message and returns its id. With a unique id that a message of the

@@ -160,7 +160,7 @@ func (h *history) read(c *core, kind string, parts int, restore func(name []stri
 		var rec storage.History
 		err := rec.Decode(value)
 		if err == nil && !restore(name, &rec) {
-			c.deleteAtStart(kind, name)
+			c.detached.deleteAtStart(kind, name)
 		}
 		return err
 	})

@@ -120,7 +120,7 @@ func (t *scriptTable) loaded(c *core, q *queue, h hook.Hook, user string) {
 
 // recover reads the histories of all hooks. Those of queues that are gone are deleted by start.
 func (t *scriptTable) recover(c *core) error {
-	return t.ReadAll(c.store, func(queue string) bool { return c.queues.byName[queue] != nil }, func(parts []string) { c.deleteAtStart(storage.StateScript, parts) })
+	return t.ReadAll(c.store, func(queue string) bool { return c.queues.byName[queue] != nil }, func(parts []string) { c.detached.deleteAtStart(storage.StateScript, parts) })
 }
 
 // ScriptHistory is a request for the history of a hook.

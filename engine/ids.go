@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/faisca/fila/engine/ids"
-	"github.com/faisca/fila/engine/search"
-	"github.com/faisca/fila/internal/queueset"
 )
 
 // idTable is the component of deduplication ids, unique ids and records of ends.
@@ -50,12 +48,6 @@ func (t *idTable) show(c *core) {
 func (t *idTable) forget(c *core, q *queue) {
 	t.Forget(q.idsOf())
 	t.show(c)
-}
-
-// idsOf returns the queue as package ids sees it.
-func (q *queue) idsOf() ids.Of {
-	v := &q.set.Values
-	return ids.Of{Queue: &q.ids, Number: q.no, Name: q.name, Window: v.Duration(queueset.DedupWindow), Keep: search.KnownFor(v, true)}
 }
 
 // record stores the deduplication id of a message that is enqueued in this turn, in the same batch as the message.

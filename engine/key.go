@@ -335,3 +335,9 @@ func (k *fairKey) waitsForOne() bool { return k.queue.ordered() && k.leased > 0 
 // purged reports whether the key is detached. Keys are numbered in the order of their
 // creation, so one number per queue tells.
 func (k *fairKey) purged() bool { return k.Seq() <= k.queue.purgedUpTo }
+
+// shares returns the part of the cost that the queue has delivered in about the last minute, and
+// the part of the weights of its active keys; see KeyInfo.
+func (k *fairKey) shares(now int64) (share, fair float64) {
+	return k.queue.figures.Share(&k.stats, now), k.Key.Share()
+}

@@ -87,12 +87,6 @@ func (c *core) describe(k *fairKey) KeyInfo {
 	return i
 }
 
-// shares returns the part of the cost that the queue has delivered in about the last minute, and
-// the part of the weights of its active keys; see KeyInfo.
-func (k *fairKey) shares(now int64) (share, fair float64) {
-	return k.queue.figures.Share(&k.stats, now), k.Key.Share()
-}
-
 // Survey asks for what the keys of a queue say of it. The unexported fields are the progress of the call.
 type Survey struct {
 	Queue string

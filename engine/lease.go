@@ -178,7 +178,7 @@ func (c *core) endLease(m *message) {
 	if m.expires != 0 {
 		c.ttl.restore(m)
 	}
-	c.endNotes(m)
+	c.leases.endNotes(c, m)
 	c.keepFirstLease(m)
 	m.key.leased--
 	m.key.queue.figures.Change(figures.Messages{Leased: -1})

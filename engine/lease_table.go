@@ -143,6 +143,22 @@ func (m *message) Before(o *message) bool { return m.until < o.until }
 
 func (m *message) Index() *int { return &m.timer }
 
+// endNotes drops the notes of a lease that ends.
+func (t *leaseTable) endNotes(c *core, m *message) {
+	if t.notes.End(m) {
+		c.showProgress(m, "")
+	}
+}
+
+// consumerOf returns the consumer as which a client, nil if none is known, asks for messages of a queue under a name.
+func (t *leaseTable) consumerOf(cl *Client, q *queue, name string) *consumers.Consumer {
+	if cl == nil {
+		return t.register.Of(q.consumers, 0, name, nil)
+	}
+	cl.last = t.register.Of(q.consumers, cl.ID, name, cl.last)
+	return cl.last
+}
+
 // hold is leaseOf, and notes the result in the receipt.
 func (c *core) hold(q *queue, r *Receipt) *message {
 	m := c.leaseOf(q, *r)

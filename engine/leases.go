@@ -83,7 +83,7 @@ func (c *core) endExpired(m *message, d *hook.FailureDecision) {
 	if over && c.queues.haveDLQ(q) || dead && !over { // the message moves to another queue
 		if err := c.loadBody(m); err != nil {
 			c.cfg.Log.Error().Err(err).Str("queue", q.name).Msg("a message with an expired lease cannot be read; it stays leased, retrying later")
-			m.until = c.now + int64(m.backoff(m.attempt)) + int64(c.cfg.RetryInterval)
+			m.until = c.now + int64(m.tied().retries.Delay(m.attempt, &m.key.queue.set.Values)) + int64(c.cfg.RetryInterval)
 			c.leases.ends.Fix(m)
 			return
 		}
@@ -244,13 +244,6 @@ func (c *core) showProgress(m *message, text string) {
 				a.req.Result.Progress = text
 			}
 		}
-	}
-}
-
-// endNotes drops the notes of a lease that ends.
-func (c *core) endNotes(m *message) {
-	if c.leases.notes.End(m) {
-		c.showProgress(m, "")
 	}
 }
 

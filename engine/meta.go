@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/faisca/fila/engine/budget"
@@ -37,16 +36,6 @@ func (m *message) meta() Meta {
 		meta.Throttles, meta.Budgets, meta.Charge = l.Names, l.Budgets, l.Charge
 	}
 	return meta
-}
-
-// checkRetries validates the settings of retries that a message has of its own.
-func checkRetries(meta *Meta) error {
-	if r := meta.Retries; r != nil {
-		if err := r.Check(); err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-	}
-	return nil
 }
 
 // ties are what only few messages have. They are never changed, as messages may share them.

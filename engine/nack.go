@@ -259,49 +259,26 @@ func (c *core) failureOutcome(m *message, failed uint32, d *hook.FailureDecision
 	}
 }
 
-// attemptsExhausted reports whether a message with so many failures is not retried. With a
-// MaxAttempts of 0 it is retried without limit. In a dead-letter queue its own number does not
-// count: it has been used up, and there is nowhere else to go.
+// attemptsExhausted reports whether a message with so many failures is not retried. In a dead-letter queue its own number
+// does not count: it has been used up, and there is nowhere else to go.
 func (m *message) attemptsExhausted(failed uint32) bool {
-	q := m.key.queue
-	most := q.set.Values[queueset.MaxAttempts]
-	if r := m.tied().retries; r != nil && !q.isDLQ() {
-		most = r.MaxAttempts.Or(most)
+	q, own := m.key.queue, m.tied().retries
+	if q.isDLQ() {
+		own = nil
 	}
-	return most > 0 && uint64(failed) >= most
+	return own.Exhausted(failed, &q.set.Values)
 }
 
 // retryDelay returns the backoff after the nth failure, shortened by a random part of up to
 // BackoffJitter percent, so that messages that failed together do not return together. It
 // is drawn once for each failure and its result is stored: a restart does not draw again.
 func (c *core) retryDelay(m *message, failed uint32) time.Duration {
-	full := m.backoff(failed)
+	full := m.tied().retries.Delay(failed, &m.key.queue.set.Values)
 	most := int64(full/100) * int64(m.key.queue.set.Values[queueset.BackoffJitter])
 	if most <= 0 {
 		return full
 	}
 	return full - time.Duration(c.ids.jitter.Int64N(most+1))
-}
-
-// backoff returns the full delay after the nth failure: Backoff, doubled with each further
-// failure up to MaxBackoff. A message's own Backoff without its own MaxBackoff is never cut: the
-// queue's MaxBackoff then is at least that.
-func (m *message) backoff(failed uint32) time.Duration {
-	q := m.key.queue
-	ms, most := q.set.Values[queueset.Backoff], q.set.Values[queueset.MaxBackoff]
-	if r := m.tied().retries; r != nil {
-		own, ok := r.Backoff.Value()
-		if ms = r.Backoff.Or(ms); ok {
-			most = max(most, own)
-		}
-		most = r.MaxBackoff.Or(most)
-	}
-	for ; failed > 1 && ms < most; failed-- {
-		if ms = 2 * ms; ms == 0 {
-			break
-		}
-	}
-	return time.Duration(min(ms, most)) * time.Millisecond
 }
 
 // retry makes a failed message ready after a delay and returns the time, in Unix

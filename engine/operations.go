@@ -1,11 +1,10 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/faisca/fila/engine/backups"
 	"github.com/faisca/fila/engine/census"
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/storage"
@@ -17,7 +16,7 @@ type operations struct {
 	census    *census.Census // under way; nil: done, all counts are exact
 	uncounted []*Task        // parked until the end of the census
 	redrives  []*redrive     // under way
-	backups   backups
+	backups   backups.State
 
 	unchecked
 }
@@ -137,41 +136,17 @@ type Backup struct {
 	run *backupRun // that the task waits for
 }
 
-// BackupResult describes a completed backup. Without Wait only Name is set.
-type BackupResult struct {
-	Name, Path string
-	Took       time.Duration
-}
+// BackupResult and BackupStatus are as in package backups.
+type (
+	BackupResult = backups.Result
+	BackupStatus = backups.Status
+)
 
-// BackupStatus describes the running and the last backup.
-type BackupStatus struct {
-	Running bool
-	Since   time.Time     // start of the running backup
-	LastAt  time.Time     // end of the last successful backup; zero: none
-	Took    time.Duration // of the last successful backup
-	Failed  bool          // the last backup failed
-}
-
-// backups is the state of backups. It survives a recovery.
-type backups struct {
-	run    *backupRun // under way; nil: none
-	lastAt int64      // of the last successful backup, Unix nanoseconds; 0: none
-	took   time.Duration
-	err    error // of the last backup
-}
-
-// backupRun is a backup under way, an off-loop job. It starts after the commit of the batch
-// that was open at the request: everything acknowledged by then is in the store.
+// backupRun is a backup under way, an off-loop job.
 type backupRun struct {
-	name  string
-	since int64
-	take  func(name string) (string, error)
-	tasks []*Task // that wait for the end
+	*backups.Run
 
-	path string
-	took time.Duration
-	done bool
-	err  error
+	tasks []*Task // that wait for the end
 }
 
 // Backup starts a backup and, with Wait, parks the task until its end (ErrWouldBlock).
@@ -180,32 +155,28 @@ type backupRun struct {
 func (tx *Tx) Backup(req *Backup) (BackupResult, error) {
 	c := tx.core
 	if run := req.run; run != nil {
-		if !run.done { // a recovery has resumed the task
+		if !run.Ended() { // a recovery has resumed the task
 			return BackupResult{}, tx.awaitBackup(run)
 		}
-		return BackupResult{Name: run.name, Path: run.path, Took: run.took}, run.err
+		return run.Result()
 	}
 	switch {
 	case c.cfg.Backups == nil:
 		return BackupResult{}, fmt.Errorf("%w: storage.engine is memory, which has nothing on disk to back up", ErrInvalid)
-	case c.ops.backups.run != nil:
+	case c.ops.backups.Running():
 		return BackupResult{}, ErrBackupRunning
 	}
 	if err := c.writableForNew(); err != nil {
 		return BackupResult{}, err
 	}
-	name := req.Name
-	if name == "" {
-		name = tx.Now().UTC().Format("20060102-150405.000")
-	}
-	if err := c.cfg.Backups.Check(name); err != nil {
+	began, err := c.ops.backups.Begin(req.Name, c.now, c.cfg.Backups.Check, c.cfg.Backups.Take)
+	if err != nil {
 		return BackupResult{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	run := &backupRun{name: name, since: c.now, take: c.cfg.Backups.Take}
-	c.ops.backups.run = run
+	run := &backupRun{Run: began}
 	c.out.jobs = append(c.out.jobs, run)
 	if !req.Wait {
-		return BackupResult{Name: name}, nil
+		return run.Result()
 	}
 	req.run = run
 	return BackupResult{}, tx.awaitBackup(run)
@@ -217,30 +188,23 @@ func (tx *Tx) awaitBackup(run *backupRun) error {
 	return tx.await()
 }
 
-// do makes the backup, off the loop.
-func (r *backupRun) do(Store) { r.path, r.err = r.take(r.name) }
+func (r *backupRun) do(Store) { r.Take() }
 
-// Apply ends the backup and resumes the tasks that wait for it.
+// Apply ends the backup.
 func (r *backupRun) Apply(tx *Tx) error {
-	c := tx.core
-	c.endBackup(r)
+	r.end(tx.core)
 	return nil
 }
 
-// endBackup records and logs the outcome of a backup and resumes the tasks that wait for
-// it.
-func (c *core) endBackup(r *backupRun) {
-	r.done, r.took = true, time.Duration(c.now-r.since)
-	if c.ops.backups.run == r {
-		c.ops.backups.run = nil
-	}
-	if c.ops.backups.err = r.err; r.err == nil {
-		c.ops.backups.lastAt, c.ops.backups.took = c.now, r.took
+// end records and logs the outcome of a backup and resumes the tasks that wait for it.
+func (r *backupRun) end(c *core) {
+	c.ops.backups.End(r.Run, c.now)
+	if done, err := r.Result(); err == nil {
 		c.health.counters.backedUp++
-		c.cfg.Log.Info().Str("name", r.name).Str("path", r.path).Dur("took_ms", r.took).Msg("backup is on disk")
+		c.cfg.Log.Info().Str("name", done.Name).Str("path", done.Path).Dur("took_ms", done.Took).Msg("backup is on disk")
 	} else {
 		c.health.counters.failedToBackUp++
-		c.cfg.Log.Error().Err(r.err).Str("name", r.name).Msg("backup failed")
+		c.cfg.Log.Error().Err(err).Str("name", done.Name).Msg("backup failed")
 	}
 	tasks := r.tasks
 	r.tasks = nil
@@ -249,53 +213,22 @@ func (c *core) endBackup(r *backupRun) {
 	}
 }
 
-// errBackupLost is why a backup was not made.
-var errBackupLost = errors.New("the store could not commit the writes before the backup; try again when it takes writes")
-
 // loseBackups ends the backups among jobs that will not run, because the batch before them
 // was not committed. Reads are repeated by the recovery.
 func (c *core) loseBackups(jobs []job) {
 	for _, b := range jobs {
 		if run, ok := b.(*backupRun); ok {
-			run.err = errBackupLost
-			c.endBackup(run)
+			run.Lose()
+			run.end(c)
 		}
 	}
 }
 
 // Backups returns the state of backups.
-func (tx *Tx) Backups() BackupStatus {
-	b := &tx.core.ops.backups
-	s := BackupStatus{Running: b.run != nil, Took: b.took, Failed: b.err != nil}
-	if b.run != nil {
-		s.Since = time.Unix(0, b.run.since)
-	}
-	if b.lastAt != 0 {
-		s.LastAt = time.Unix(0, b.lastAt)
-	}
-	return s
-}
+func (tx *Tx) Backups() BackupStatus { return tx.core.ops.backups.Status() }
 
-// Restored makes a store that was a backup ready for use. The broker it was taken from has
-// gone on and given out delivery numbers that the restored one must not repeat. So the
-// number of starts is raised to the time in seconds, which exceeds every count of starts
-// and every earlier restore.
-func Restored(store Store, seconds int64) error {
-	epoch := uint64(0)
-	b, err := store.Get(storage.State, storage.AppendStateKey(nil, storage.StateEpoch))
-	if err == nil {
-		epoch, err = storage.DecodeUint(b)
-	}
-	if err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return fmt.Errorf("read the number of starts: %w", err)
-	}
-	var batch storage.Batch
-	batch.Put(storage.State, storage.AppendStateKey(nil, storage.StateEpoch), storage.EncodeUint(max(epoch+1, uint64(seconds))))
-	if err := store.Commit(&batch, true); err != nil {
-		return fmt.Errorf("write the number of starts: %w", err)
-	}
-	return nil
-}
+// Restored is backups.Restored.
+func Restored(store Store, seconds int64) error { return backups.Restored(store, seconds) }
 
 // drain is the last step before the engine stops. Tasks that wait for messages end without
 // any; tasks that wait for something else are refused with ErrStopped. Redrives end.

@@ -11,6 +11,7 @@ import (
 	"github.com/faisca/fila/engine/ids"
 	"github.com/faisca/fila/engine/internal/intrusive"
 	"github.com/faisca/fila/engine/plan"
+	"github.com/faisca/fila/engine/search"
 	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/internal/errtext"
 	"github.com/faisca/fila/internal/queueset"
@@ -387,3 +388,9 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 
 // counts returns the counts of a queue, in constant time.
 func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.Len()) }
+
+// idsOf returns the queue as package ids sees it.
+func (q *queue) idsOf() ids.Of {
+	v := &q.set.Values
+	return ids.Of{Queue: &q.ids, Number: q.no, Name: q.name, Window: v.Duration(queueset.DedupWindow), Keep: search.KnownFor(v, true)}
+}

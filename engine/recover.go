@@ -215,11 +215,6 @@ func (c *core) recoverSettings() error {
 	})
 }
 
-// deleteAtStart has start delete a record that belongs to nothing any more.
-func (c *core) deleteAtStart(name string, parts []string) {
-	c.detached.stale = append(c.detached.stale, records.Key(name, parts))
-}
-
 // recoverQueues reads the queues, without their messages. Those that were in memory before keep
 // their counts.
 func (c *core) recoverQueues() error {
@@ -332,7 +327,7 @@ func (c *core) recoverTopics() error {
 		b := topic.Stored(name[1], &rec)
 		if c.queues.byName[b.Queue] == nil {
 			c.cfg.Log.Error().Str("topic", name[0]).Str("queue", b.Queue).Msg("a queue that does not exist is bound to a topic, the binding is deleted")
-			c.deleteAtStart(storage.StateTopic, name)
+			c.detached.deleteAtStart(storage.StateTopic, name)
 			return nil
 		}
 		c.topics.Bind(name[0], b)

@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/engine/figures"
 	"github.com/faisca/fila/engine/group"
 	"github.com/faisca/fila/engine/internal/intrusive"
+	"github.com/faisca/fila/engine/internal/records"
 	"github.com/faisca/fila/engine/settings"
 	"github.com/faisca/fila/engine/window"
 	"github.com/faisca/fila/internal/queueset"
@@ -312,6 +313,11 @@ func (d *detachedKeys) reset() {
 	d.queues, d.leases, d.leaseAt, d.orphaned, d.stale = nil, 0, 0, nil, nil
 }
 
+// deleteAtStart has start delete a record that belongs to nothing any more.
+func (d *detachedKeys) deleteAtStart(name string, parts []string) {
+	d.stale = append(d.stale, records.Key(name, parts))
+}
+
 // reclaimMax is how many keys, leases and messages a turn reclaims. It is at least as many
 // as a turn can enqueue, so that repeated purges do not accumulate detached keys.
 const reclaimMax = turnUnits
@@ -443,7 +449,7 @@ func (c *core) dropLease(m *message) {
 	c.detached.leases--
 	m.key.leased--
 	c.returnShares(m)
-	c.endNotes(m)
+	c.leases.endNotes(c, m)
 	m.lease, m.status = lease{}, gone
 }
 

@@ -111,7 +111,7 @@ func (c *core) leaseFor(cl *Client, req *LeaseRequest, m *message) *Delivery {
 	if visibility <= 0 {
 		visibility = m.key.queue.set.Values.Duration(queueset.Visibility)
 	}
-	return c.lease(m, visibility, c.consumerOf(cl, m.key.queue, req.Consumer))
+	return c.lease(m, visibility, c.leases.consumerOf(cl, m.key.queue, req.Consumer))
 }
 
 // take removes the next message of the queue from its head cache, in the order of deficit

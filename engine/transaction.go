@@ -69,16 +69,6 @@ func (b *preflight) nack(id ID) {
 	b.nacks[id]++
 }
 
-// afford takes units for work that is done in one piece. In a transaction it refuses the call if
-// the transaction has not so many left, see turn.Allowance.
-func (tx *Tx) afford(units int) error {
-	if b := &tx.core.tasks.budget; tx.atomic && !tx.work.Afford(units, b) {
-		return errTransactionWork
-	}
-	tx.core.spend(units)
-	return nil
-}
-
 // errTransactionWork refuses a call whose transaction has used up its work.
 var errTransactionWork = fmt.Errorf("%w: the commands of this transaction look at too many keys, queues or leases in one piece, do this one on its own", ErrTooBig)
 

@@ -165,7 +165,7 @@ func (tx *Tx) parkConsumer(name string, queues []*queue, until int64) error {
 	c, w := tx.core, tx.task.wait
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.consumer == nil && tx.task.Client != nil { // else it has waited before
-			n.consumer = c.consumerOf(tx.task.Client, n.queue, name)
+			n.consumer = c.leases.consumerOf(tx.task.Client, n.queue, name)
 			c.leases.register.Wait(n.consumer, 1)
 		}
 	}

@@ -92,6 +92,14 @@ func (m *Meta) sizeMax() int {
 	return n
 }
 
+// CheckRetries returns an error if what the message has of its own about retries is out of bounds.
+func (m *Meta) CheckRetries() error {
+	if m.Retries == nil {
+		return nil
+	}
+	return m.Retries.Check()
+}
+
 // Expires returns when the message expires; zero: never.
 func (m *Meta) Expires() time.Time {
 	if m.ExpiresAt == 0 {

@@ -60,4 +60,16 @@
 //	moves.go     what moves an account, and the entries of it
 //	ids.go       ids of movements; what other goroutines see; pages of the ledger
 //	inside.go    what tests may break
+//
+// # Glossary
+//
+//	account               a budget in memory: the credits that a client has paid in advance
+//	charge                what a message costs each of its budgets
+//	covered               at most what is available, with the debt that is allowed
+//	settle                spend what a message has used, when its lease ends
+//	balance               what has come in less what has gone out
+//	available             what a charge may take, without the debt that is allowed
+//	movement              what changes the balance: a credit, a charge or a refill
+//	refill                what an account gets at each tick of an expression
+//	ledger                the entries of all movements
 package budget

@@ -30,4 +30,9 @@
 //
 // The time of the next tick alone says which ticks are still to come, and it never goes back. So no tick enqueues two
 // messages, whatever the clock does.
+//
+// # Glossary
+//
+//	recurring message     a cron expression that enqueues one message per tick
+//	tick                  a time at which a recurring message is due
 package cron

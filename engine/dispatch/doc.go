@@ -79,4 +79,27 @@
 // are due later by as many rounds as the queue has advanced in the meantime. The order and the
 // shares of the keys are preserved, and a class does not catch up on the time for which a
 // throttle stopped it.
+//
+// # Glossary
+//
+//	credit                what a fairness key may still consume; below zero after what it has consumed ahead
+//	quantum               the credit per unit of weight that a key gets in each round
+//	round                 one pass of deficit round robin over all active keys of a queue
+//	instance              the throttle of a key that has the limits of a pattern
+//	throttle set          the throttles that one message names
+//	token, burst          what a delivery takes from a token bucket; the capacity of the bucket
+//	debt                  tokens below zero, after a delivery that took more than the burst
+//	concurrency slot      the right to one live lease under a throttle
+//	in use                the number of live leases that a throttle counts
+//	adaptive throttle     one whose limit of live leases follows how work goes
+//	cut                   the reduction of that limit by a failure
+//	admit                 have the tokens and a slot free for a message
+//	consume               take tokens and a slot of each throttle of a message
+//	class                 the keys of a queue whose next messages name the same throttle set
+//	entry                 the place of a queue in the line of a throttle
+//	claim                 the right of a class with several throttles to capacity that appears
+//	reserved              capacity of a throttle that is kept for a claim
+//	saved                 tokens by cost that accumulate for the class that is next
+//	held                  waiting for a budget to cover the next message of a key
+//	draw                  a class at one of the budgets of its messages
 package dispatch

@@ -36,6 +36,14 @@
 //     last cut is listed, and no other. A group that is over is listed.
 //  42. A group counts at least its members that the engine has in memory, in their queues. The bytes of messages of
 //     groups in memory are counted, and each sweep is in line once.
+//
+// # Glossary
+//
+//	group                 messages of any queues that are done together: then its own message is enqueued
+//	member                a message that belongs to a group
+//	seal                  have a group take no more members
+//	buried                of a member: dead, and in a dead-letter queue
+//	over                  of a group: nothing keeps it from its end
 package group
 
 import (

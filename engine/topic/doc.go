@@ -8,4 +8,9 @@
 //	                 one request for each queue of b.Matching(headers)
 //	in a turn        if View().Bindings(name) is another list by now, the requests are made again
 //	                 Published(name, whether a queue has met it, how many have stored it)
+//
+// # Glossary
+//
+//	topic                 a name under which a message is published to several queues
+//	binding               a queue that gets the messages of a topic, with its conditions
 package topic

@@ -3,6 +3,7 @@ package queueset
 import (
 	"fmt"
 	"math"
+	"time"
 )
 
 // Retries is how often and when a message is retried: its own in place of the settings of its queue with the same
@@ -51,6 +52,36 @@ func (r *Retries) With(others Retries) *Retries {
 		of.Backoff = min(of.Backoff, of.MaxBackoff)
 	}
 	return &of
+}
+
+// Exhausted reports whether a message of a queue with these settings is not retried after so many failures. r is what the
+// message has of its own, and may be nil. With a MaxAttempts of 0 it is retried without limit.
+func (r *Retries) Exhausted(failed uint32, of *Values) bool {
+	most := of[MaxAttempts]
+	if r != nil {
+		most = r.MaxAttempts.Or(most)
+	}
+	return most > 0 && uint64(failed) >= most
+}
+
+// Delay is when a message of a queue with these settings is retried after the nth failure: after Backoff, doubled with each
+// further failure up to MaxBackoff. r is what the message has of its own, and may be nil: its Backoff without a MaxBackoff
+// of its own is never cut, as the queue's MaxBackoff then is at least that.
+func (r *Retries) Delay(failed uint32, of *Values) time.Duration {
+	ms, most := of[Backoff], of[MaxBackoff]
+	if r != nil {
+		own, ok := r.Backoff.Value()
+		if ms = r.Backoff.Or(ms); ok {
+			most = max(most, own)
+		}
+		most = r.MaxBackoff.Or(most)
+	}
+	for ; failed > 1 && ms < most; failed-- {
+		if ms = 2 * ms; ms == 0 {
+			break
+		}
+	}
+	return time.Duration(min(ms, most)) * time.Millisecond
 }
 
 // Optional is a number that need not be given: one more than the number, or 0 for none.

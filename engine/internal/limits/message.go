@@ -11,7 +11,7 @@ import (
 )
 
 // CheckMeta validates the throttle keys and the budgets that a producer gives a message, and what it charges each
-// of them; charge is nil if that follows from the cost.
+// of them; charge is nil if that follows from the cost. It also validates the retries that the message has of its own.
 func (l *Limits) CheckMeta(meta *storage.Meta, charge *int64) error {
 	if n := len(meta.Throttles); n > l.Throttles {
 		if n = countDistinct(meta.Throttles); n > l.Throttles {
@@ -41,6 +41,9 @@ func (l *Limits) CheckMeta(meta *storage.Meta, charge *int64) error {
 	}
 	if charge != nil && (*charge < 0 || *charge > credit.ChargeMax) {
 		return fmt.Errorf("%w: CHARGE %d, it must be from 0 to %d", refusals.ErrInvalid, *charge, int64(credit.ChargeMax))
+	}
+	if err := meta.CheckRetries(); err != nil {
+		return fmt.Errorf("%w: %w", refusals.ErrInvalid, err)
 	}
 	return nil
 }
