@@ -47,11 +47,11 @@ func readWindows(all []job, store Store, post func(Call)) {
 func openWindows(all []job, store Store) search.Iterators {
 	begins := make([][]byte, len(all))
 	for i, j := range all {
-		if r, is := j.(*read); is && r.from == (window.Place{}) {
-			begins[i] = r.begin()
-		} else {
+		r, is := j.(*read)
+		if !is || r.from != (window.Place{}) {
 			return search.OpenKeys(store)
 		}
+		begins[i] = r.begin()
 	}
 	return search.OpenNeighbours(store, begins)
 }

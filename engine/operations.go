@@ -136,11 +136,11 @@ type Backup struct {
 	run *backupRun // that the task waits for
 }
 
-// BackupResult and BackupStatus are as in package backups.
-type (
-	BackupResult = backups.Result
-	BackupStatus = backups.Status
-)
+// BackupResult is backups.Result.
+type BackupResult = backups.Result
+
+// BackupStatus is backups.Status.
+type BackupStatus = backups.Status
 
 // backupRun is a backup under way, an off-loop job.
 type backupRun struct {
