@@ -1,5 +1,3 @@
-//go:build !race
-
 package engine
 
 // Settlements in the simulation: acks and nacks say what they have used, and throttles by cost take that in place of
