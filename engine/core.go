@@ -36,7 +36,7 @@ type Store interface {
 
 // core is the engine without goroutines, locks and clocks: state, and turn, a function of
 // state, time and tasks. A turn decides in memory and writes its decisions into the open
-// batch (outbox.go); the loop carries batches to the store and replies to clients.
+// batch (outbox.go); the driver of the Machine carries batches to the store and replies to clients.
 //
 // The state is divided into components, each with a reset, its timers and its invariants.
 // The verbs (lease, ack, ...) are methods of core and Tx, since most of them change several
@@ -116,7 +116,7 @@ func newCore(cfg Config, store Store) *core {
 //
 // Unblocked tasks precede new ones because their clients sent them earlier. Serve follows
 // apply so that a message can be stored and leased in one batch. Each step has its part of
-// the budget (tasks.go); a step that exceeds it leaves the remainder to the next turn.
+// the budget (package turn); a step that exceeds it leaves the remainder to the next turn.
 func (c *core) turn(now time.Time, tasks []*Task) {
 	c.begin(now)
 	c.slice(c.tasks.budget.Part(4))

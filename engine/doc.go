@@ -26,7 +26,9 @@
 //	dispatch/                        a package: what is delivered next, within throttles and budgets
 //	plan/ queue_apply.go             a package: settings that are given, and what makes queues match a file; carrying it out
 //	order.go serve.go                the engine as dispatch knows it; where messages meet consumers
+//	queue.go queue_set.go            a queue; all queues, by name and by number
 //	message.go meta.go               a message in memory; what its producer said about it
+//	enqueue.go enqueue_hook.go       the command that stores messages; the on_enqueue hook, on the connection
 //	throttles.go holds.go            commands about throttles, and about throttle keys that are closed until a time
 //	window/                          a package: what is in memory of keys and due-time indexes, and reads
 //	key.go prefetch.go read.go       a fairness key; cache lines ahead of use; when windows are read
@@ -55,9 +57,12 @@
 //	delivery/                        a package: what is handed out, receipts, and what is noted of leases in memory only
 //	consumers/ consumers.go          a package: clients that wait or hold leases; what is shown of them
 //	lease.go leases.go               the command that leases; the ends of leases
+//	removal.go                       times to live; removal of messages, and what purged queues have left in memory
 //	health.go                        whether the store takes writes
 //	figures/                         a package: what is counted and shown of queues and keys
 //	counts.go figures.go             what has been counted; figures of all queues and keys, for operators
+//	history.go                       what queues and followed keys did in the last day
+//	keys.go inspect.go               commands that describe fairness keys; those that explain states, and describe queues and hooks
 //	states.go                        why messages of keys and queues are where they are
 //	signals/ signals.go              a package: sums that fade with time; commands about them
 //	settings/ settings.go            a package: configuration, users, settings of keys, holds, acts; commands about them

@@ -52,25 +52,26 @@ type NackResult struct {
 	DLQ     string    // the queue of a dead message; "": it was removed
 }
 
-// A failed message goes one of four ways. In the order of precedence:
+// What becomes of a failed message. The first line that holds decides:
 //
-//   its TTL has passed ─────────────▶ expires: dead with the reason ttl
 //   Dead, or the hook's FailureDead,
 //   or all attempts used ───────────▶ dead-letter queue, or dropped without one
+//   its TTL has passed ─────────────▶ expires: dead with the reason ttl
 //   its group is cancelled ─────────▶ removed
 //   a delay ────────────────────────▶ delayed
 //   no delay ───────────────────────▶ ready, in its position
 //
 // Dead and Delay of the request override the hook; the hook overrides the settings of the
-// queue. A dead-letter queue has no dead-letter queue: its messages are retried instead.
+// queue. A dead-letter queue has no dead-letter queue: there the TTL comes first, and a message of the first line is
+// ready again.
 
 // Nack ends a lease as failed, with the outcome described above. A delay may end after the
 // message's TTL; the message then expires while it is delayed.
 //
 // Where the queue has an on_failure hook, Nack parks the task until the hook has decided
 // (ErrWouldBlock). Errors: ErrLeaseLost if the receipt has no live lease, also when the
-// lease ended during the hook; ErrInvalid for a delay above durationMax; an error of the
-// store if a message that must change its queue cannot be read. After an error the lease is
+// lease ended during the hook; ErrInvalid for a delay above durationMax, or a hold of a throttle key
+// that the message does not name; ErrTooBig for a Cause above hook.CauseBytes; an error of the store if a message that must change its queue cannot be read. After an error the lease is
 // as before.
 func (tx *Tx) Nack(req *Nack) (NackResult, error) {
 	c := tx.core

@@ -565,7 +565,7 @@ func (f *foundMessage) fresh() *message {
 // Records go by range deletion. Entries of the indexes by time are ordered by time, not by
 // queue: those in memory are reclaimed, those on disk stay until they are due and are then
 // recognised by their number. Keys and leases become detached and are reclaimed in
-// portions, see removal.go.
+// portions, see detachedQueue.
 func (c *core) detachAll(q *queue) {
 	c.spend(8) // the store deletes a range of each family
 	c.dropBatchReads(q)

@@ -54,7 +54,7 @@ type Config struct {
 	// source that was loaded last is kept, whatever it has.
 	HistoryBytes int
 
-	Window      int   // messages in the head cache of one fairness key, at least 2, see key.go
+	Window      int   // messages in the head cache of one fairness key, at least 2
 	WindowTotal int   // messages in all head caches; caches shrink as the total approaches it
 	BodyBytes   int64 // bytes of payloads and headers in memory outside the store
 	DueWindow   int   // entries of a due-time index in memory, at least 2
@@ -65,7 +65,7 @@ type Config struct {
 
 	HistoryDays int // days for which the ledger of budgets is kept, 1 to 400
 
-	FiguresAge time.Duration // age up to which figures of all fairness keys are shown without another sweep, see figures.go
+	FiguresAge time.Duration // age up to which figures of all fairness keys are shown without another sweep
 
 	SignalWindows    []time.Duration // windows of the sums of signals, rising, see decay.NewWindows
 	SignalCheckpoint time.Duration   // how long additions of the engine to signals may be unwritten

@@ -13,7 +13,7 @@ import "github.com/faisca/fila/engine/internal/intrusive"
 //   1. Room appears: a token is due (arm), a lease ends, the setting changes, or a claim
 //      ends. list lists the throttle (grant.go).
 //   2. The serve step takes the listed throttles in order, before anything else can use the
-//      room (serve.go).
+//      room (serve.go of package engine).
 //   3. grant takes the first entry of the throttle's line, opens the class in it whose turn it
 //      is, and returns its queue, whose waiting consumers are served. The next call goes on for
 //      as long as there is room.
