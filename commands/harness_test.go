@@ -56,7 +56,7 @@ func newServerOn(t testing.TB, memory *storage.Memory, store engine.Store, chang
 	scripts := scripting.DefaultConfig()
 	scripts.Timeout = 250 * time.Millisecond // the machine may be busy with other tests
 	var s *server
-	scripts.BreakerChanged = func(h hook.Hook, state hook.BreakerState) { s.HookTurned(h, state) }
+	scripts.BreakerChanged = func(h hook.Hook, state hook.BreakerState) { s.BreakerChanged(h, state) }
 	var err error
 	if cfg.Scripts, err = scripting.New(scripts); err != nil {
 		t.Fatal(err)

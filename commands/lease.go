@@ -110,7 +110,7 @@ func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 func (c *leaseCall) retain() {
 	size := 0
 	for _, d := range c.deliveries {
-		size += d.Held()
+		size += d.RecordBytes()
 	}
 	if size <= smallRoom {
 		return
@@ -183,7 +183,7 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	}
 	var back []*engine.Delivery
 	for i, d := range c.deliveries {
-		if !d.Kept && (len(back) > 0 || size > h.cfg.Limits.ReplyBytes || d.Held() == 0 && !load.begin()) {
+		if !d.Kept && (len(back) > 0 || size > h.cfg.Limits.ReplyBytes || d.RecordBytes() == 0 && !load.begin()) {
 			back = append(back, d)
 			continue
 		}

@@ -72,7 +72,7 @@ func parseQueueApply(s *Session, in *input) (call, error) {
 			return nil, command.Refuse("NOPERM", fmt.Sprintf("no permissions to bind queue %.255q to topic %.255q", b.Queue, b.Topic))
 		}
 	}
-	if len(c.set.Limits) > 0 && !in.User.MayRun(s.table().Resolve([]byte("fila.throttle|set")).Index) {
+	if len(c.set.ThrottleSpecs) > 0 && !in.User.MayRun(s.table().Resolve([]byte("fila.throttle|set")).Index) {
 		return nil, command.Refuse("NOPERM", "no permissions to set throttles")
 	}
 	return c, nil

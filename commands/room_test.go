@@ -530,7 +530,7 @@ func TestLeasedMessagesAreKeptWithinBounds(t *testing.T) {
 			for _, p := range waiting {
 				if l, ok := p.call.(*leaseCall); ok {
 					for _, d := range l.deliveries {
-						kept += d.Held()
+						kept += d.RecordBytes()
 					}
 				}
 			}

@@ -181,7 +181,7 @@ func (c *core) view(w *changeLog, f *foundMessage) *View {
 		status = StatusDead
 	}
 	v := &View{MessageInfo: *m.info(status), Queue: q.name, Key: f.key, Priority: storage.PriorityMax - min(m.rank, storage.PriorityMax)}
-	v.Hold(f.m.body, m.key.weight)
+	v.SetRecord(f.m.body, m.key.weight)
 	v.Progress = c.leases.notes.Progress(m)
 	v.Group = c.groups.nameOf(m)
 	at := m.tied().firstLeased

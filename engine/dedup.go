@@ -29,7 +29,7 @@ func dedupID(req *Enqueue) string {
 }
 
 // idLooks are the look-ups of the ids of a request; nil: it has no such id.
-type idLooks struct{ dedup, unique *ids.Look }
+type idLooks struct{ dedup, unique *ids.Lookup }
 
 // look looks the ids of a request up. seen is the number of the last durable batch, read before the
 // snapshot was taken. It is safe on any goroutine.

@@ -33,7 +33,7 @@ func (t *idTable) keepEnd(c *core, m *message, value []byte) []byte {
 		rec.FirstLeasedAt = c.firstLease(m)
 		rec.Headers = c.leases.notes.Headers(m)
 	}
-	return t.PutEnd(q.idsOf(), m.id, &rec, c.out.writes(c.now))
+	return t.PutEnd(q.idScope(), m.id, &rec, c.out.writes(c.now))
 }
 
 // firstLease returns when the first lease of a leased message began; 0: not known.

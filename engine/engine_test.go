@@ -99,7 +99,7 @@ func TestBodiesComeWithTheirPlaces(t *testing.T) {
 		if len(ds) != 1 {
 			t.Fatal("nothing to lease")
 		}
-		if !ds[0].Holds() {
+		if !ds[0].HasRecord() {
 			alone++
 		}
 		w.must(func(tx *Tx) error { _, err := tx.Ack("q", []Receipt{ds[0].Receipt}); return err })

@@ -61,7 +61,7 @@ type Enqueue struct {
 	looks idLooks // the last ones, of dedup and of Unique
 	owner *lookup // of the message that it may replace; nil: none so far
 
-	groupLook *group.Look // of Group; nil: it was not needed so far
+	groupLook *group.Lookup // of Group; nil: it was not needed so far
 }
 
 // Prepare validates the request, runs the queue's on_enqueue hook and encodes the record of

@@ -22,7 +22,7 @@ type OpenGroup struct {
 	WhenDone bool          // a dead member keeps the group waiting
 	Expire   time.Duration // until it is cancelled; 0: never
 
-	look   *group.Look
+	look   *group.Lookup
 	record []byte // a storage.GroupMessage
 }
 
@@ -138,7 +138,7 @@ func (req *OpenGroup) Preflight(tx *Tx) error {
 }
 
 // preflight waits, in a transaction, for a current look-up of a group that is not in memory.
-func (t *groupTable) preflight(tx *Tx, name string, look **group.Look) error {
+func (t *groupTable) preflight(tx *Tx, name string, look **group.Lookup) error {
 	if !t.Stale(name, *look) {
 		return nil
 	}
@@ -146,8 +146,8 @@ func (t *groupTable) preflight(tx *Tx, name string, look **group.Look) error {
 }
 
 // lookUp parks the task until a name is looked up.
-func (t *groupTable) lookUp(tx *Tx, name string, look **group.Look) error {
-	read := t.Look(name, tx.core.out.batchNo)
+func (t *groupTable) lookUp(tx *Tx, name string, look **group.Lookup) error {
+	read := t.Lookup(name, tx.core.out.batchNo)
 	return tx.awaitRead(func(store Store) func() {
 		l := read(store)
 		return func() { *look = l }
@@ -155,7 +155,7 @@ func (t *groupTable) lookUp(tx *Tx, name string, look **group.Look) error {
 }
 
 // refused is the error of a call about the group of a name, for one of package group. It may park the task.
-func (t *groupTable) refused(tx *Tx, name string, look **group.Look, err error) error {
+func (t *groupTable) refused(tx *Tx, name string, look **group.Lookup, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -182,7 +182,7 @@ func (t *groupTable) joinable(tx *Tx, req *Enqueue) (*group.Group, error) {
 type GroupCall struct {
 	Name string
 
-	look *group.Look
+	look *group.Lookup
 }
 
 // Preflight looks up, in a transaction, what the calls about a group need.
@@ -267,15 +267,3 @@ func (tx *Tx) Groups(cursor uint64, count int, match func(name string) bool) (ne
 
 // groupsPerUnit is the number of groups that a unit of work pays for when they are listed.
 const groupsPerUnit = 8
-
-// GroupFigures are counts of groups.
-type GroupFigures struct {
-	Unfinished int // those that have not come to their end
-	group.Figures
-}
-
-// GroupFigures returns counts of groups.
-func (tx *Tx) GroupFigures() GroupFigures {
-	t := &tx.core.groups
-	return GroupFigures{t.Len(), t.Figures()}
-}

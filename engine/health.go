@@ -15,7 +15,7 @@ import (
 //
 //	healthy → full         recovery or the store finds that the disk is full (refreshFull)
 //	full → healthy         relieve succeeds; it is tried every Config.RetryInterval
-//	any → read-only        a commit fails: the memory is dropped and recovered (Machine.FailOver)
+//	any → read-only        a commit fails: the memory is dropped and recovered (Machine.CommitFailed)
 //	read-only → healthy    reopen succeeds; it is tried every Config.RetryInterval
 //
 // A commit that neither fails nor returns is stalled; package loop knows what then.

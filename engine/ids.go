@@ -26,12 +26,12 @@ func (t *idTable) expire(c *core) {
 // recover finds the records of all queues.
 func (t *idTable) recover(c *core) error {
 	defer t.show(c)
-	return t.Recover(c.store, c.out.batchNo, func(no uint32) (of ids.Of, ok bool) {
+	return t.Recover(c.store, c.out.batchNo, func(no uint32) (of ids.Scope, ok bool) {
 		q := c.queues.byNumber[no]
 		if q == nil {
-			return ids.Of{}, false
+			return ids.Scope{}, false
 		}
-		return q.idsOf(), true
+		return q.idScope(), true
 	})
 }
 
@@ -46,13 +46,13 @@ func (t *idTable) show(c *core) {
 
 // forget forgets the records of a queue that gets another number, or is deleted.
 func (t *idTable) forget(c *core, q *queue) {
-	t.Forget(q.idsOf())
+	t.Forget(q.idScope())
 	t.show(c)
 }
 
 // record stores the deduplication id of a message that is enqueued in this turn, in the same batch as the message.
 func (t *idTable) record(c *core, q *queue, id string, m ID) {
-	t.Add(q.idsOf(), id, m, c.out.writes(c.now))
+	t.Add(q.idScope(), id, m, c.out.writes(c.now))
 	t.show(c)
 }
 

@@ -34,10 +34,6 @@ type (
 // LoadBytes bounds what Load reads for other deliveries than the first.
 const LoadBytes = delivery.LoadBytes
 
-// ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
-// ErrBadReceipt.
-func ParseID(b []byte) (ID, error) { return delivery.ParseID(b) }
-
 // ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
 // is ErrBadReceipt.
 func ParseReceipt(b []byte) (Receipt, error) { return delivery.ParseReceipt(b) }

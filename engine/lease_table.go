@@ -28,11 +28,11 @@ type leaseTable struct {
 	deferred []deferredLease          // leases without a record so far, oldest first
 	register consumers.Register       // the consumers that hold them, and those that wait
 
-	notes delivery.Leases[*message] // of the leases that have some
+	notes delivery.NoteTable[*message] // of the leases that have some
 }
 
 func (t *leaseTable) reset() {
-	*t = leaseTable{byID: map[ID]*message{}, notes: delivery.NewLeases[*message]()}
+	*t = leaseTable{byID: map[ID]*message{}, notes: delivery.NewNoteTable[*message]()}
 }
 
 // next returns when the first lease expires, or the first deferred record is due.

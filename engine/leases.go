@@ -224,7 +224,7 @@ func (tx *Tx) ExtendWith(queue string, r Receipt, d time.Duration, o ExtendOptio
 
 // noteProgress notes how far the work on a leased message is.
 func (c *core) noteProgress(m *message, text string) {
-	c.leases.notes.Say(m, text)
+	c.leases.notes.SetProgress(m, text)
 	c.showProgress(m, text)
 	if q := m.key.queue; c.subscribed(EventProgress) {
 		c.emit(Event{Kind: EventProgress, Queue: q.name, ID: m.id, Key: m.key.name, Progress: text})

@@ -14,7 +14,7 @@ import (
 //	Turn, TakeEarly          again and again: applies tasks, and has early replies
 //	Cut                      closes the open batch as a Work when no other one is on its way
 //	Work.Commit, .Conclude   on any goroutine: writes the batch, and gives its tasks their results
-//	Committed, or FailOver   before the next Turn: takes over how that ended
+//	Committed, CommitFailed  before the next Turn: one of them takes the Work back
 //	Release                  makes results public, on any goroutine
 //	Work.Jobs, .Events       after that, of a work that was committed
 //	Repair                   every Config.RetryInterval while Impaired
@@ -127,10 +127,10 @@ func (m *Machine) reuse(w *Work) {
 	}
 }
 
-// FailOver handles a failed commit, or a failed sync of the store: it refuses the tasks of the open batch, which builds
+// CommitFailed handles a failed commit, or a failed sync of the store: it refuses the tasks of the open batch, which builds
 // on what is not in the store, drops the memory and recovers from the store. Until Repair succeeds, writes are refused
 // and reads continue. w is the work that the driver has to give back, committed or not, or nil.
-func (m *Machine) FailOver(w *Work, cause error) Background {
+func (m *Machine) CommitFailed(w *Work, cause error) Background {
 	c := m.core
 	m.fail(cause)
 	if w != nil {

@@ -57,7 +57,7 @@ func TestASyncThatFailsLosesNoBackupOfACommittedWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.release(work.Take())
-	w.inBackground(w.machine.FailOver(work, errBlind))
+	w.inBackground(w.machine.CommitFailed(work, errBlind))
 	w.reads = append(w.reads, work.jobs...)
 	if err := w.Repair(); err != nil {
 		t.Fatal(err)

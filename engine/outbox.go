@@ -271,14 +271,14 @@ func (e *events) drop() {
 	e.ready, e.shrunk = nil, nil
 }
 
-// HookTurned is the call that reports a new state of a hook's breaker.
-type HookTurned struct {
+// BreakerChanged is the call that reports a new state of a hook's breaker.
+type BreakerChanged struct {
 	Hook  hook.Hook
 	State hook.BreakerState
 }
 
 // Apply emits the event for the queue that has the hook, if there still is one.
-func (t HookTurned) Apply(tx *Tx) error {
+func (t BreakerChanged) Apply(tx *Tx) error {
 	c := tx.core
 	if !c.subscribed(EventBreaker) {
 		return nil

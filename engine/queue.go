@@ -53,7 +53,7 @@ type queue struct {
 // limited reports whether the queue, or a key of it, has a maximum depth, for which its messages must be
 // counted before an enqueue is admitted.
 func (q *queue) limited() bool {
-	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0 || q.settings.Bound()
+	return q.set.Values[queueset.MaxDepth] > 0 || q.set.Values[queueset.KeyMaxDepth] > 0 || q.settings.AnyMaxDepth()
 }
 
 // isDLQ says that the queue's messages are dead ones.
@@ -65,7 +65,7 @@ func (q *queue) full(key string) error {
 		return fmt.Errorf("%w: %q holds %s, its MAXDEPTH is %d", ErrMaxDepth, q.name, errtext.Amount(q.figures.Total, "message"), most)
 	}
 	most, by := int64(q.set.Values[queueset.KeyMaxDepth]), "KEYMAXDEPTH"
-	if q.settings.Bound() {
+	if q.settings.AnyMaxDepth() {
 		if own, _ := q.settings.Of(key); own.MaxDepth > 0 {
 			most, by = int64(own.MaxDepth), "MAXDEPTH"
 		}
@@ -195,7 +195,7 @@ func (c *core) alterQueue(q *queue, set storage.Queue) {
 	}
 	c.putQueue(q)
 	c.out.snapshot = c.out.snapshot.withBounds(q.name, plan.HookBounds(&q.set.Values))
-	c.dedup.Renew(q.idsOf())
+	c.dedup.Renew(q.idScope())
 	c.emitQueue(EventAltered, q)
 }
 
@@ -390,7 +390,7 @@ func (tx *Tx) QueueInfo(name string) (QueueInfo, error) {
 func (q *queue) counts() figures.Counts { return q.figures.Counts(q.keys.Len()) }
 
 // idsOf returns the queue as package ids sees it.
-func (q *queue) idsOf() ids.Of {
+func (q *queue) idScope() ids.Scope {
 	v := &q.set.Values
-	return ids.Of{Queue: &q.ids, Number: q.no, Name: q.name, Window: v.Duration(queueset.DedupWindow), Keep: search.KnownFor(v, true)}
+	return ids.Scope{Queue: &q.ids, Number: q.no, Name: q.name, Window: v.Duration(queueset.DedupWindow), Keep: search.KnownFor(v, true)}
 }

@@ -27,9 +27,9 @@ const QueueAlter = plan.Alter
 
 // QueueSet is what queues there are to be, what topics they are bound to, and what throttles allow.
 type QueueSet struct {
-	Queues   []QueueSpec
-	Bindings []TopicBinding
-	Limits   []ThrottleSpec
+	Queues        []QueueSpec
+	Bindings      []TopicBinding
+	ThrottleSpecs []ThrottleSpec
 
 	User   string // that asks, for the histories of hooks
 	Prune  bool   // delete the queues that are not in the set, and end such bindings; if it has throttles, the others too
@@ -82,7 +82,7 @@ type queuePlan struct {
 // make works out what is to be done.
 func (p *queuePlan) make() (err error) {
 	c, limits := p.core, &p.core.cfg.Limits
-	set := plan.Set{Queues: p.set.Queues, Limits: p.set.Limits, Prune: p.set.Prune, Force: p.set.Force}
+	set := plan.Set{Queues: p.set.Queues, ThrottleSpecs: p.set.ThrottleSpecs, Prune: p.set.Prune, Force: p.set.Force}
 	there := &plan.Present{Queues: p.presentQueues(), Defaults: c.cfg.QueueDefaults(), Now: c.now, Limits: limits}
 	if p.queues, err = plan.OfQueues(&set, there); err != nil {
 		return err
@@ -163,12 +163,12 @@ func (p *queuePlan) presentThrottles() map[string]storage.Throttle {
 			there[i.Key] = storage.Throttle{Rate: i.Rate, Burst: i.Burst, Concurrency: i.Concurrency, ByCost: i.ByCost, AdaptiveMin: i.Min}
 		}
 	}
-	for i := range s.Limits {
-		if now, ok := c.order.Throttle(s.Limits[i].Key); ok && now.Pattern == "" {
+	for i := range s.ThrottleSpecs {
+		if now, ok := c.order.Throttle(s.ThrottleSpecs[i].Key); ok && now.Pattern == "" {
 			add(&now)
 		}
 	}
-	if s.Prune && len(s.Limits) > 0 {
+	if s.Prune && len(s.ThrottleSpecs) > 0 {
 		_, all := c.order.ListThrottles(0, math.MaxInt, false, func(key string) bool { _, known := there[key]; return !known })
 		for i := range all {
 			add(&all[i])
@@ -179,7 +179,7 @@ func (p *queuePlan) presentThrottles() map[string]storage.Throttle {
 
 // throttleUnits is the work of what changes of throttles.
 func (p *queuePlan) throttleUnits() int {
-	units := len(p.set.Limits)
+	units := len(p.set.ThrottleSpecs)
 	for i := range p.throttles {
 		if t := &p.throttles[i]; t.Action == plan.Unthrottle {
 			units++

@@ -76,7 +76,7 @@ func (p *page) do(store Store) {
 		}
 		like = f.m.throttles
 		p.found = append(p.found, f)
-		return len(f.m.body) + len(f.key), p.ids.Look(store, f.m.id, &r.Message)
+		return len(f.m.body) + len(f.key), p.ids.LookUp(store, f.m.id, &r.Message)
 	})
 }
 

@@ -70,7 +70,7 @@ func TestATransactionShowsNoMoreThanReplyBytes(t *testing.T) {
 			w.must(func(tx *Tx) error {
 				v, err := tx.Get(get)
 				if v != nil {
-					shown += v.Held()
+					shown += v.RecordBytes()
 				}
 				return err
 			})

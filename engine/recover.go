@@ -257,7 +257,7 @@ func (c *core) recoverKeys() error {
 		}
 	}
 	for _, q := range c.queues.byName {
-		q.settings.Pinned()
+		q.settings.DropUnpinned()
 	}
 	return keys.Err()
 }

@@ -40,7 +40,7 @@ type Redrive struct {
 // The task that started the redrive is answered at its end or after redriveReplyAfter,
 // whichever comes first; then the redrive continues in the background.
 type redrive struct {
-	redriving.Plan
+	redriving.State
 	req  Redrive
 	dlq  *queue
 	task *Task // the task that waits for the end; nil: none does
@@ -75,7 +75,7 @@ func (tx *Tx) Redrive(req *Redrive) (int, error) {
 	if tx.atomic {
 		return 0, errWaits
 	}
-	j := &redrive{Plan: redriving.New(req.Count, req.Rate, req.Filter != nil, c.now), req: *req, dlq: dlq, task: tx.task}
+	j := &redrive{State: redriving.New(req.Count, req.Rate, req.Filter != nil, c.now), req: *req, dlq: dlq, task: tx.task}
 	req.job, dlq.redrive = j, j
 	c.ops.redrives = append(c.ops.redrives, j)
 	c.advance(j)

@@ -174,7 +174,7 @@ func compareIDs(a, b ID) int { return strings.Compare(string(a[:]), string(b[:])
 // The messages of the other group cost the loop nothing, however many they are: each page that
 // is read beside it is one unit of a turn.
 func TestARedriveOfOneGroupKeepsToTheBudgetOfATurn(t *testing.T) {
-	const others = 3 * redriving.Look
+	const others = 3 * redriving.LooksMax
 	g := newTwoGroups(t, others, 1)
 	req := &Redrive{DLQ: "a.dlq", Filter: &Filter{Error: new(wantedGroup)}}
 	task := &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { _, err := tx.Redrive(req); return err })}
@@ -185,7 +185,7 @@ func TestARedriveOfOneGroupKeepsToTheBudgetOfATurn(t *testing.T) {
 		t.Errorf("it has ended as %+v", info)
 	}
 	if turns > 40 || g.core.health.counters.turns-before > 40 {
-		t.Errorf("%d turns for %d pages", turns, others/redriving.Look+1)
+		t.Errorf("%d turns for %d pages", turns, others/redriving.LooksMax+1)
 	}
 }
 

@@ -231,9 +231,9 @@ func (c *core) lease(m *message, visibility time.Duration, consumer *consumers.C
 		Stored: inOrder && c.mayReplyEarly(m),
 	}
 	if q.keepsDone() {
-		d.Notes = c.leases.notes.Keep(m)
+		d.Notes = c.leases.notes.KeepHeaders(m)
 	}
-	d.Hold(m.body)
+	d.SetRecord(m.body)
 	d.Expect(m.meta())
 	c.releaseBody(m)
 	return d

@@ -266,12 +266,12 @@ func (tx *Tx) moveSettings(q *queue) error {
 		return tx.afford(q.settings.Len()) // renumber writes them
 	}
 	if !moving {
-		q.settings.Move(tx.task, c.newNumber())
+		q.settings.BeginMove(tx.task, c.newNumber())
 	} else if !own {
 		return tx.yield() // another purge of the queue comes first
 	}
 	for tx.more() {
-		if !q.settings.MoveOne(c.out.batch) {
+		if !q.settings.MoveNext(c.out.batch) {
 			return nil
 		}
 	}
@@ -283,7 +283,7 @@ func (tx *Tx) moveSettings(q *queue) error {
 // moved the settings already.
 func (c *core) renumber(q *queue, by *Task) {
 	if _, own := q.settings.Moving(by); own {
-		q.no = q.settings.Moved()
+		q.no = q.settings.EndMove()
 	} else {
 		q.no = c.newNumber()
 		q.settings.WriteAll(c.out.batch, q.no)

@@ -91,8 +91,10 @@ func (s *Stepper) Listen(to func([]Event)) { s.listen = to }
 // Want is loop.Engine.Want, in force at once.
 func (s *Stepper) Want(kinds EventKind) { s.core.out.events.Want(kinds) }
 
-// HookTurned is loop.Engine.HookTurned.
-func (s *Stepper) HookTurned(h hook.Hook, state hook.BreakerState) { s.post(HookTurned{h, state}) }
+// BreakerChanged is loop.Engine.BreakerChanged.
+func (s *Stepper) BreakerChanged(h hook.Hook, state hook.BreakerState) {
+	s.post(BreakerChanged{h, state})
+}
 
 // Submit is loop.Engine.Submit by means of Do: the tasks that need not wait are done when it
 // returns.
@@ -251,7 +253,7 @@ func (s *Stepper) commit(w *Work) {
 		s.Halt(err)
 		return
 	case err != nil:
-		s.inBackground(s.machine.FailOver(w, err))
+		s.inBackground(s.machine.CommitFailed(w, err))
 		return
 	case s.halted != nil:
 		s.endUnconfirmed()

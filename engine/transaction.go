@@ -158,7 +158,7 @@ const readUnits = 16
 
 // load is keep for one delivery.
 func (tx *Tx) load(d delivered) error {
-	if !d.Holds() {
+	if !d.HasRecord() {
 		b := d.m.body
 		if b == nil {
 			var err error
@@ -172,7 +172,7 @@ func (tx *Tx) load(d delivered) error {
 		if err := tx.afford(readUnits + len(b)/unitBytes); err != nil {
 			return err
 		}
-		d.Hold(b)
+		d.SetRecord(b)
 	}
 	d.Kept = true
 	return nil

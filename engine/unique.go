@@ -32,7 +32,7 @@ import (
 // owner returns the entry of a unique id in a queue, the zero value if it is free or "". lent is the message
 // that has lent it; nil: it was free before. l is the look-up of the id; ErrWouldBlock means that it has
 // to be repeated.
-func (t *idTable) owner(c *core, q *queue, id string, l *ids.Look) (e storage.DedupEntry, lent *message, err error) {
+func (t *idTable) owner(c *core, q *queue, id string, l *ids.Lookup) (e storage.DedupEntry, lent *message, err error) {
 	if id == "" {
 		return e, nil, nil
 	}
@@ -62,7 +62,7 @@ func (t *idTable) take(c *core, m *message, id string, lent *message) {
 	of := m.tied()
 	of.unique = id
 	m.tie(of)
-	t.Take(m.key.queue.idsOf(), id, m.id, m.key.name, c.out.writes(c.now))
+	t.Take(m.key.queue.idScope(), id, m.id, m.key.name, c.out.writes(c.now))
 	t.show(c)
 }
 

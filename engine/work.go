@@ -8,8 +8,8 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// Work is a cut batch with what follows its commit. It belongs to whom Machine.Cut has given it, until
-// Machine.Committed or Machine.FailOver takes it back.
+// Work is a cut batch with what follows its commit. It belongs to the caller of Machine.Cut, until
+// Machine.Committed or Machine.CommitFailed takes it back.
 type Work struct {
 	no      uint64
 	batch   *storage.Batch // nil: there is nothing to write
@@ -59,7 +59,7 @@ func (w *Work) Conclude(tasks []*Task, err error) (public, unconfirmed []*Task) 
 	case errors.Is(err, storage.ErrDeposed):
 		cease(tasks, true)
 	case err != nil:
-		// Their writes are not on disk, and later turns may depend on them: see Machine.FailOver.
+		// Their writes are not on disk, and later turns may depend on them: see Machine.CommitFailed.
 		refuse(tasks, err)
 		w.lost = true
 	default:

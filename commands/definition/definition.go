@@ -153,7 +153,7 @@ func Parse(definition []byte) (set engine.QueueSet, sources [][2]string, err err
 	}
 	throttles, _ := reflect.TypeAssert[[]throttleFields](all.Elem().Field(2))
 	for _, t := range throttles {
-		set.Limits = append(set.Limits, engine.ThrottleSpec{Key: t.Name, Options: engine.ThrottleOptions{
+		set.ThrottleSpecs = append(set.ThrottleSpecs, engine.ThrottleSpec{Key: t.Name, Options: engine.ThrottleOptions{
 			Rate: t.Rate, Burst: t.Burst, Concurrency: t.Concurrency, ByCost: t.ByCost, Adaptive: t.Adaptive, Min: t.Min,
 		}})
 	}

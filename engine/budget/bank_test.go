@@ -174,7 +174,7 @@ type program struct {
 	*bank
 	r            *rand.Rand
 	models, kept map[string]*model // kept: as of the last cut
-	looks        map[string]Known  // of ids, some of them old
+	looks        map[string]Lookup // of ids, some of them old
 
 	known, refused, refilled, stale, lost int
 }
@@ -401,7 +401,7 @@ func TestRandomProgramsAddUp(t *testing.T) {
 		programs = 40
 	}
 	for seed := range programs {
-		p := &program{bank: newBank(t), r: rand.New(rand.NewPCG(seed, 29)), models: map[string]*model{}, kept: map[string]*model{}, looks: map[string]Known{}}
+		p := &program{bank: newBank(t), r: rand.New(rand.NewPCG(seed, 29)), models: map[string]*model{}, kept: map[string]*model{}, looks: map[string]Lookup{}}
 		p.bank.saved = func() { p.kept = copied(p.models) }
 		p.once(t, seed, 250)
 		total.known, total.refused, total.refilled = total.known+p.known, total.refused+p.refused, total.refilled+p.refilled

@@ -34,11 +34,11 @@ type movement struct {
 	amount, balance int64
 }
 
-// Known is the look-up of an id. The zero value is none.
-type Known = recent.Look[movementKey, movement]
+// Lookup is the look-up of an id. The zero value is none.
+type Lookup = recent.Lookup[movementKey, movement]
 
 // Stale reports whether what is known of an id may have changed since.
-func (t *Accounts) Stale(k *Known) bool { return t.recent.Stale(k) }
+func (t *Accounts) Stale(k *Lookup) bool { return t.recent.Stale(k) }
 
 // View is what goroutines see of accounts that do not own them. The zero value has none. Views of the same days are
 // equal.
@@ -72,7 +72,7 @@ func (v View) Available(name string, now int64) (available int64, ok bool) {
 }
 
 // Look looks an id up in the store, which has all batches up to seen.
-func (v View) Look(store ledger.Store, name, id string, seen uint64) Known {
+func (v View) Look(store ledger.Store, name, id string, seen uint64) Lookup {
 	a := v.account(name)
 	if a == nil {
 		return recent.Begin[movementKey, movement](movementKey{}, seen)

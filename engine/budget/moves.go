@@ -41,7 +41,7 @@ type Move struct {
 	Note   string
 
 	// Known is what the store had under the id. A connection looks it up before.
-	Known Known
+	Known Lookup
 }
 
 // Bounds of the texts of a movement, in bytes.

@@ -40,11 +40,11 @@ func (d *Delivery) Expect(meta storage.Meta) { d.message.Meta = meta }
 // Meta returns what its producer said about the message, as far as it is known before Load.
 func (d *Delivery) Meta() storage.Meta { return d.message.Meta }
 
-// Hold gives the delivery the record of the message; nil: Load has to read it.
-func (d *Delivery) Hold(record []byte) { d.record = record }
+// SetRecord gives the delivery the record of the message; nil: Load has to read it.
+func (d *Delivery) SetRecord(record []byte) { d.record = record }
 
-// Holds reports whether Load has nothing to read.
-func (d *Delivery) Holds() bool { return d.record != nil }
+// HasRecord reports whether Load has nothing to read.
+func (d *Delivery) HasRecord() bool { return d.record != nil }
 
 // Payload returns the payload. The caller must not change it.
 func (d *Delivery) Payload() []byte { return d.message.Payload }
@@ -55,8 +55,8 @@ func (d *Delivery) Headers() []storage.Header { return d.message.Headers }
 // Priority returns the priority of the message, 0 to 9.
 func (d *Delivery) Priority() uint8 { return storage.PriorityMax - d.Place.Rank }
 
-// Held returns how many bytes Release would free.
-func (d *Delivery) Held() int { return len(d.record) }
+// RecordBytes returns how many bytes Release would free.
+func (d *Delivery) RecordBytes() int { return len(d.record) }
 
 // Release frees the record to save memory while a reply waits. Payload and Headers are
 // empty until Load reads the record again.

@@ -9,7 +9,7 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// ProgressBytes is the longest text of Leases.Say, in bytes.
+// ProgressBytes is the longest text of NoteTable.SetProgress, in bytes.
 const ProgressBytes = 1 << 10
 
 const (
@@ -79,20 +79,20 @@ func sizeOf(list []storage.Header) (n int64) {
 	return n
 }
 
-// Leases has the notes of live leases. A lease is named by what the caller has of it. NewLeases makes one.
-type Leases[M comparable] struct {
+// NoteTable has the notes of live leases. M is how the caller names a lease. NewNoteTable makes one.
+type NoteTable[M comparable] struct {
 	notes map[M]*Notes
 	texts texts.Table
 	used  *atomic.Int64 // by the headers of the notes
 }
 
-// NewLeases returns an empty set. What connections still give to notes of an earlier one is not counted in it.
-func NewLeases[M comparable]() Leases[M] {
-	return Leases[M]{texts: texts.Table{Max: progressBytesMax}}
+// NewNoteTable returns an empty set. What connections still give to notes of an earlier one is not counted in it.
+func NewNoteTable[M comparable]() NoteTable[M] {
+	return NoteTable[M]{texts: texts.Table{Max: progressBytesMax}}
 }
 
 // of returns the notes of a lease, which it creates if there are none.
-func (l *Leases[M]) of(lease M) *Notes {
+func (l *NoteTable[M]) of(lease M) *Notes {
 	n := l.notes[lease]
 	if n == nil {
 		if l.notes == nil {
@@ -104,26 +104,26 @@ func (l *Leases[M]) of(lease M) *Notes {
 	return n
 }
 
-// Keep returns the notes of a lease that keep headers of its message, for Delivery.Notes.
-func (l *Leases[M]) Keep(lease M) *Notes {
+// KeepHeaders returns the notes of a lease, which from now on keep headers of its message, for Delivery.Notes.
+func (l *NoteTable[M]) KeepHeaders(lease M) *Notes {
 	n := l.of(lease)
 	n.used = l.used
 	return n
 }
 
 // Headers returns the headers that a lease has kept, nil if there are none.
-func (l *Leases[M]) Headers(lease M) []storage.Header {
+func (l *NoteTable[M]) Headers(lease M) []storage.Header {
 	if n := l.notes[lease]; n != nil {
 		return n.list()
 	}
 	return nil
 }
 
-// Say notes how far the work on a leased message is; "" takes back what was said.
-func (l *Leases[M]) Say(lease M, text string) { l.texts.Set(&l.of(lease).progress, text) }
+// SetProgress notes how far the work on a leased message is; "" takes back what was said.
+func (l *NoteTable[M]) SetProgress(lease M, text string) { l.texts.Set(&l.of(lease).progress, text) }
 
 // Progress returns how far the work is; "": its consumer has not said, or it is not leased.
-func (l *Leases[M]) Progress(lease M) string {
+func (l *NoteTable[M]) Progress(lease M) string {
 	if n := l.notes[lease]; n != nil {
 		return n.progress.String()
 	}
@@ -131,7 +131,7 @@ func (l *Leases[M]) Progress(lease M) string {
 }
 
 // End drops the notes of a lease that ends, and reports whether it had said how far the work is.
-func (l *Leases[M]) End(lease M) (said bool) {
+func (l *NoteTable[M]) End(lease M) (said bool) {
 	n := l.notes[lease]
 	if n == nil {
 		return false
@@ -144,10 +144,10 @@ func (l *Leases[M]) End(lease M) (said bool) {
 }
 
 // Len returns how many leases have notes.
-func (l *Leases[M]) Len() int { return len(l.notes) }
+func (l *NoteTable[M]) Len() int { return len(l.notes) }
 
 // HeaderBytes returns what the headers of all leases take.
-func (l *Leases[M]) HeaderBytes() int64 {
+func (l *NoteTable[M]) HeaderBytes() int64 {
 	if l.used == nil {
 		return 0
 	}
@@ -155,7 +155,7 @@ func (l *Leases[M]) HeaderBytes() int64 {
 }
 
 // Check verifies that notes are of live leases, and that texts and headers are counted.
-func (l *Leases[M]) Check(live func(lease M) bool) error {
+func (l *NoteTable[M]) Check(live func(lease M) bool) error {
 	have, size := 0, int64(0)
 	for lease, n := range l.notes {
 		size += sizeOf(n.list())

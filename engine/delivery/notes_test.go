@@ -11,11 +11,11 @@ import (
 func live(string) bool { return true }
 
 func TestTextsOfLeasesAreBounded(t *testing.T) {
-	l := NewLeases[string]()
+	l := NewNoteTable[string]()
 	l.texts.Max = 1500
 	text := strings.Repeat("x", ProgressBytes)
-	l.Say("a", text)
-	l.Say("b", text)
+	l.SetProgress("a", text)
+	l.SetProgress("b", text)
 	if l.Progress("a") != "" || l.Progress("b") != text || l.Progress("c") != "" {
 		t.Errorf("of two texts without room for both, %d and %d bytes are left", len(l.Progress("a")), len(l.Progress("b")))
 	}
@@ -38,12 +38,12 @@ func headers(bytes ...int) (list []storage.Header) {
 }
 
 func TestALeaseKeepsTheFirstHeadersThatFit(t *testing.T) {
-	l := NewLeases[string]()
+	l := NewNoteTable[string]()
 	for _, c := range []struct {
 		of   []storage.Header
 		kept int
 	}{{nil, 0}, {headers(headerBytes), 1}, {headers(headerBytes + 1), 0}, {headers(100, headerBytes-100, 1), 2}, {headers(headerBytes, 1), 1}} {
-		n := l.Keep("a")
+		n := l.KeepHeaders("a")
 		n.keep(c.of)
 		n.keep(headers(7)) // a second load gives them again
 		want := c.kept
@@ -65,11 +65,11 @@ func TestALeaseKeepsTheFirstHeadersThatFit(t *testing.T) {
 }
 
 func TestHeadersOfAllLeasesAreBounded(t *testing.T) {
-	l := NewLeases[string]()
-	l.Keep("a").keep(headers(10))
+	l := NewNoteTable[string]()
+	l.KeepHeaders("a").keep(headers(10))
 	l.used.Store(headersBytesMax - headerOverhead - 10)
-	l.Keep("b").keep(headers(10))
-	l.Keep("c").keep(headers(10))
+	l.KeepHeaders("b").keep(headers(10))
+	l.KeepHeaders("c").keep(headers(10))
 	if len(l.Headers("b")) != 1 || l.Headers("c") != nil || l.HeaderBytes() != headersBytesMax {
 		t.Errorf("%d and %d headers are kept, %d bytes are counted", len(l.Headers("b")), len(l.Headers("c")), l.HeaderBytes())
 	}

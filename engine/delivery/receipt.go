@@ -24,16 +24,6 @@ type Receipt struct {
 	Held bool
 }
 
-// ParseID parses the text form of a message id, 36 characters with dashes. Anything else is
-// ErrBadReceipt.
-func ParseID(b []byte) (storage.ID, error) {
-	id, err := storage.ParseID(b)
-	if err != nil {
-		return storage.ID{}, fmt.Errorf("%w: %.80q", refusals.ErrBadReceipt, b)
-	}
-	return id, nil
-}
-
 // ParseReceipt parses "<message id>:<delivery number>", or a bare message id. Anything else
 // is ErrBadReceipt.
 func ParseReceipt(b []byte) (Receipt, error) {

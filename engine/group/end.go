@@ -20,8 +20,8 @@ type ended struct {
 	keep   int64 // for how long it is known, in nanoseconds
 }
 
-// Look is the look-up of a group that has come to its end.
-type Look = recent.Look[string, storage.GroupEnd]
+// Lookup is the look-up of a group that has come to its end.
+type Lookup = recent.Lookup[string, storage.GroupEnd]
 
 // The errors of Joinable. ErrStale says that the name has to be looked up, again.
 var (
@@ -32,7 +32,7 @@ var (
 
 // Ended returns the group of a name that has come to its end and is known; nil if there is none. There must be none of
 // that name in the table. Errors: ErrStale, that of the look-up.
-func (t *Table) Ended(name string, look *Look, now int64) (*storage.GroupEnd, error) {
+func (t *Table) Ended(name string, look *Lookup, now int64) (*storage.GroupEnd, error) {
 	if len(t.ended.kept.List()) == 0 {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -44,14 +44,14 @@ func (t *Table) Ended(name string, look *Look, now int64) (*storage.GroupEnd, er
 }
 
 // Stale reports whether what is known under a name has to be looked up, again.
-func (t *Table) Stale(name string, look *Look) bool {
+func (t *Table) Stale(name string, look *Lookup) bool {
 	return t.Get(name) == nil && len(t.ended.kept.List()) > 0 && t.ended.recent.Stale(look)
 }
 
-// Look returns what looks a name up, on any goroutine, in a store that has all batches up to seen.
-func (t *Table) Look(name string, seen uint64) func(store storage.Reader) *Look {
+// Lookup returns a function that looks a name up, on any goroutine, in a store that has all batches up to seen.
+func (t *Table) Lookup(name string, seen uint64) func(store storage.Reader) *Lookup {
 	kept := t.ended.kept
-	return func(store storage.Reader) *Look {
+	return func(store storage.Reader) *Lookup {
 		l := new(recent.Begin[string, storage.GroupEnd](name, seen))
 		b, err := kept.Find(store, storage.GroupEndID(name))
 		if l.Err = err; b != nil && err == nil {
@@ -62,7 +62,7 @@ func (t *Table) Look(name string, seen uint64) func(store storage.Reader) *Look 
 }
 
 // Joinable returns the group of a name if it takes members. Errors: ErrNone, ErrSealed, those of Ended.
-func (t *Table) Joinable(name string, look *Look, now int64) (*Group, error) {
+func (t *Table) Joinable(name string, look *Lookup, now int64) (*Group, error) {
 	if g := t.Get(name); g != nil {
 		if !g.Open() {
 			return nil, ErrSealed
@@ -87,9 +87,6 @@ func (t *Table) Finish(g *Group, message storage.ID, w writes.Batch) {
 	}
 	if end.Cancelled {
 		end.EndedAt = g.CancelledAt
-		t.figures.Cancelled++
-	} else {
-		t.figures.Done++
 	}
 	w.Delete(storage.State, storage.AppendGroupMessageKey(nil, g.number))
 	w.Put(storage.State, storage.AppendGroupEndKey(nil, t.ended.ends.Current(t.ended.kept, w.Now), g.Name), end.Append(nil))
@@ -206,9 +203,3 @@ func moment(nanos int64) time.Time {
 	}
 	return time.Unix(0, nanos)
 }
-
-// Figures are counts of groups since the start of the broker.
-type Figures struct{ Opened, Done, Cancelled uint64 }
-
-// Figures returns the counts.
-func (t *Table) Figures() Figures { return t.figures }

@@ -36,7 +36,7 @@ func TestWhatIsKnownOfAnEndedGroupIsForgottenAfterATime(t *testing.T) {
 		t.Error(err)
 	}
 	m.tab.Finish(m.tab.Over(), storage.ID{7}, m.batch)
-	want := func(when string, look *Look, known bool, fails error) {
+	want := func(when string, look *Lookup, known bool, fails error) {
 		t.Helper()
 		end, err := m.tab.Ended("g", look, m.batch.Now)
 		if !errors.Is(err, fails) || (end != nil) != known || known && (end.Message != storage.ID{7} || InfoOf("g", end).State != StateDone) {
@@ -48,7 +48,7 @@ func TestWhatIsKnownOfAnEndedGroupIsForgottenAfterATime(t *testing.T) {
 	m.batch.Now += recent.Age
 	m.tab.Drop(m.batch, 1, 100)
 	want("without a look-up", nil, false, ErrStale)
-	look := m.tab.Look("g", 1)(store)
+	look := m.tab.Lookup("g", 1)(store)
 	want("with a look-up", look, true, nil)
 	if m.tab.Stale("g", look) || !m.tab.Stale("g", nil) {
 		t.Error("a look-up of now is stale, or none is not")
@@ -58,7 +58,7 @@ func TestWhatIsKnownOfAnEndedGroupIsForgottenAfterATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("a look-up from before a recovery", look, false, ErrStale)
-	look = m.tab.Look("g", m.batch.Number)(store)
+	look = m.tab.Lookup("g", m.batch.Number)(store)
 	want("a look-up from after it", look, true, nil)
 	m.batch.Now = begin + int64(time.Hour)
 	want("after the time", look, false, nil)

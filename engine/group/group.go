@@ -135,7 +135,6 @@ type Table struct {
 	ended    ended
 	failed   []*Group // that are finished again
 	retryAt  int64    // when they are
-	figures  Figures
 }
 
 // pairsMost is how many pairs a group may have before those without members are folded.
@@ -146,7 +145,7 @@ func (t *Table) Reset() {
 	*t = Table{
 		byName: map[string]*Group{}, byNumber: map[uint64]*Group{},
 		pairs: map[pairKey]*pair{}, byQueue: map[uint32]*pairs{}, most: t.most,
-		messages: messages{held: map[uint64]held{}}, sweeps: sweeps{byQueue: map[uint32]*Sweep{}}, figures: t.figures,
+		messages: messages{held: map[uint64]held{}}, sweeps: sweeps{byQueue: map[uint32]*Sweep{}},
 	}
 }
 

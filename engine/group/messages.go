@@ -32,7 +32,6 @@ func (t *Table) Open(head storage.Group, base uint64, message []byte, w writes.B
 	t.messages.held[g.number] = held{message, w.Number}
 	t.messages.order = append(t.messages.order, g.number)
 	t.messages.bytes += len(message)
-	t.figures.Opened++
 	return g
 }
 

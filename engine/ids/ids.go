@@ -68,8 +68,8 @@ type Queue struct{ ids, ends *generation.Group }
 // Ends returns when the generations of the records of ends began, which must not be changed.
 func (q *Queue) Ends() []int64 { return q.ends.List() }
 
-// Of is a queue with what the Table needs of it to write a record.
-type Of struct {
+// Scope is a queue, in which an id names one message, with what the Table needs to write its records.
+type Scope struct {
 	*Queue
 	Number uint32 // a purge changes it
 	Name   string
@@ -82,8 +82,8 @@ type key struct {
 	id    string
 }
 
-// Look is the look-up of an id.
-type Look = recent.Look[key, storage.DedupEntry]
+// Lookup is the look-up of an id.
+type Lookup = recent.Lookup[key, storage.DedupEntry]
 
 // Table is the ids of all queues. The zero value has none.
 type Table struct {
@@ -98,7 +98,7 @@ func (t *Table) Reset() { *t = Table{} }
 
 // Repeated returns the message that was enqueued with a deduplication id within a window; the zero ID: none was. l is the
 // look-up of the id. Errors: ErrStale, that of the look-up.
-func (t *Table) Repeated(queue uint32, id string, l *Look, window time.Duration, now int64) (storage.ID, error) {
+func (t *Table) Repeated(queue uint32, id string, l *Lookup, window time.Duration, now int64) (storage.ID, error) {
 	first, err := t.recent.Find(key{queue, id}, l)
 	if err != nil || first.At+int64(window) <= now {
 		return storage.ID{}, err
@@ -108,19 +108,19 @@ func (t *Table) Repeated(queue uint32, id string, l *Look, window time.Duration,
 
 // Owner returns the entry of a unique id in a queue, the zero value if it is free. l is the look-up of the id. Errors:
 // ErrStale, that of the look-up.
-func (t *Table) Owner(queue uint32, id string, l *Look) (storage.DedupEntry, error) {
+func (t *Table) Owner(queue uint32, id string, l *Lookup) (storage.DedupEntry, error) {
 	return t.taken.Find(key{queue, id}, l)
 }
 
 // Add writes the deduplication id of a message.
-func (t *Table) Add(q Of, id string, m storage.ID, w writes.Batch) {
+func (t *Table) Add(q Scope, id string, m storage.ID, w writes.Batch) {
 	found := storage.DedupEntry{ID: m, At: w.Now}
 	w.Put(storage.Dedup, storage.AppendDedupKey(nil, q.Number, t.ends.Current(t.ids(q), w.Now), id), found.Append(nil))
 	t.recent.Add(key{q.Number, id}, found, w.Number, w.Now)
 }
 
 // Take makes a message the owner of a unique id.
-func (t *Table) Take(q Of, id string, m storage.ID, fairnessKey string, w writes.Batch) {
+func (t *Table) Take(q Scope, id string, m storage.ID, fairnessKey string, w writes.Batch) {
 	t.ids(q) // connections look its ids up from now on
 	e := storage.DedupEntry{ID: m, At: w.Now, Key: fairnessKey}
 	w.Put(storage.Dedup, storage.AppendDedupKey(nil, q.Number, storage.UniqueGeneration, id), e.Append(nil))
@@ -134,7 +134,7 @@ func (t *Table) Free(queue uint32, id string, w writes.Batch) {
 }
 
 // PutEnd writes the record of the end of a message, and returns its key.
-func (t *Table) PutEnd(q Of, m storage.ID, rec *storage.Result, w writes.Batch) []byte {
+func (t *Table) PutEnd(q Scope, m storage.ID, rec *storage.Result, w writes.Batch) []byte {
 	if q.ends == nil {
 		q.ends = generation.New(q.Number, storage.Results, q.Keep)
 	}
@@ -144,7 +144,7 @@ func (t *Table) PutEnd(q Of, m storage.ID, rec *storage.Result, w writes.Batch) 
 }
 
 // ids returns the generations of deduplication ids of a queue. The View has the queue with its first id.
-func (t *Table) ids(q Of) *generation.Group {
+func (t *Table) ids(q Scope) *generation.Group {
 	if q.Queue.ids == nil {
 		q.Queue.ids = generation.New(q.Number, storage.Dedup, q.Window)
 		t.view.byName = t.view.byName.With(q.Name, q.Queue.ids)
@@ -153,13 +153,13 @@ func (t *Table) ids(q Of) *generation.Group {
 }
 
 // Renew says that a queue keeps its records for other periods.
-func (t *Table) Renew(q Of) {
+func (t *Table) Renew(q Scope) {
 	t.ends.Renew(q.Queue.ids, q.Window)
 	t.ends.Renew(q.Queue.ends, q.Keep)
 }
 
 // Forget forgets the records of a queue, which go by range with its number. Look-ups under the old number find nothing.
-func (t *Table) Forget(q Of) {
+func (t *Table) Forget(q Scope) {
 	t.ends.Forget(q.Queue.ids)
 	t.ends.Forget(q.Queue.ends)
 	if q.Queue.ids != nil {
@@ -189,7 +189,7 @@ func (t *Table) Expire(w writes.Batch, committed uint64, most int) (work int) {
 
 // Recover finds the generations of all queues. batch is the newest one: look-ups from before are stale. find returns the
 // queue of a number; ok is false if there is none.
-func (t *Table) Recover(store generation.Store, batch uint64, find func(queue uint32) (q Of, ok bool)) error {
+func (t *Table) Recover(store generation.Store, batch uint64, find func(queue uint32) (q Scope, ok bool)) error {
 	t.recent.Dropped, t.taken.Dropped = batch, batch
 	for _, f := range []storage.Family{storage.Dedup, storage.Results} {
 		err := generation.Walk(store, f, func(no uint32, began int64) {
@@ -223,19 +223,19 @@ type View struct {
 }
 
 // Repeated looks a deduplication id up in a queue, in a store that has all batches up to seen.
-func (v View) Repeated(store generation.Store, queue, id string, seen uint64) *Look {
+func (v View) Repeated(store generation.Store, queue, id string, seen uint64) *Lookup {
 	g, _ := v.byName.Get(queue)
 	return lookUp(store, g, g.List(), id, seen)
 }
 
 // Owner looks a unique id up in a queue, in a store that has all batches up to seen.
-func (v View) Owner(store generation.Store, queue, id string, seen uint64) *Look {
+func (v View) Owner(store generation.Store, queue, id string, seen uint64) *Lookup {
 	g, _ := v.byName.Get(queue)
 	return lookUp(store, g, []int64{storage.UniqueGeneration}, id, seen)
 }
 
 // lookUp searches generations of a queue for an id; a nil group is a queue without ids.
-func lookUp(store generation.Store, g *generation.Group, list []int64, id string, seen uint64) *Look {
+func lookUp(store generation.Store, g *generation.Group, list []int64, id string, seen uint64) *Lookup {
 	if g == nil {
 		return new(recent.Begin[key, storage.DedupEntry](key{}, seen))
 	}
@@ -253,11 +253,11 @@ type Owners struct {
 	To   string // that takes all messages; "": the queue in which each died
 	Seen uint64 // committed when the look-ups begin
 
-	of map[storage.ID]*Look
+	of map[storage.ID]*Lookup
 }
 
-// Look looks up the unique id of a message, if it has one. o may be nil: nothing takes the message.
-func (o *Owners) Look(store generation.Store, m storage.ID, rec *storage.Message) error {
+// LookUp looks up the unique id of a message, if it has one. o may be nil: nothing takes the message.
+func (o *Owners) LookUp(store generation.Store, m storage.ID, rec *storage.Message) error {
 	if o == nil || rec.Unique == "" {
 		return nil
 	}
@@ -266,7 +266,7 @@ func (o *Owners) Look(store generation.Store, m storage.ID, rec *storage.Message
 		to = rec.Dead.Queue
 	}
 	if o.of == nil {
-		o.of = map[storage.ID]*Look{}
+		o.of = map[storage.ID]*Lookup{}
 	}
 	l := o.View.Owner(store, to, rec.Unique, o.Seen)
 	o.of[m] = l
@@ -274,4 +274,4 @@ func (o *Owners) Look(store generation.Store, m storage.ID, rec *storage.Message
 }
 
 // Of returns the look-up of the unique id of a message; nil: it has none.
-func (o *Owners) Of(m storage.ID) *Look { return o.of[m] }
+func (o *Owners) Of(m storage.ID) *Lookup { return o.of[m] }

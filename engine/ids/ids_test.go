@@ -42,7 +42,7 @@ type model struct {
 	tab      Table
 	store    *storage.Memory
 	w        writes.Batch
-	queues   map[uint32]*Of
+	queues   map[uint32]*Scope
 	last     uint32
 	messages byte
 	first    map[key]storage.DedupEntry // deduplication ids
@@ -53,7 +53,7 @@ func newModel(t *testing.T) *model {
 	t.Helper()
 	m := &model{
 		t: t, store: storage.NewMemory(), w: writes.Batch{Batch: &storage.Batch{}, Number: 1, Now: 1_700_000_000e9},
-		queues: map[uint32]*Of{}, first: map[key]storage.DedupEntry{}, owners: map[key]storage.DedupEntry{},
+		queues: map[uint32]*Scope{}, first: map[key]storage.DedupEntry{}, owners: map[key]storage.DedupEntry{},
 	}
 	m.tab.Reset()
 	m.add("a")
@@ -64,7 +64,7 @@ func newModel(t *testing.T) *model {
 // add adds a queue, or gives one another number.
 func (m *model) add(name string) {
 	m.last++
-	m.queues[m.last] = &Of{Queue: &Queue{}, Number: m.last, Name: name, Window: 10 * time.Second, Keep: time.Minute}
+	m.queues[m.last] = &Scope{Queue: &Queue{}, Number: m.last, Name: name, Window: 10 * time.Second, Keep: time.Minute}
 }
 
 func (m *model) commit() {
@@ -84,10 +84,10 @@ func (m *model) restart() {
 	for _, q := range m.queues {
 		*q.Queue = Queue{}
 	}
-	err := m.tab.Recover(m.store, m.w.Number, func(no uint32) (Of, bool) {
+	err := m.tab.Recover(m.store, m.w.Number, func(no uint32) (Scope, bool) {
 		q := m.queues[no]
 		if q == nil {
-			return Of{}, false
+			return Scope{}, false
 		}
 		return *q, true
 	})
@@ -97,7 +97,7 @@ func (m *model) restart() {
 }
 
 // purge gives a queue another number.
-func (m *model) purge(q *Of) {
+func (m *model) purge(q *Scope) {
 	m.tab.Forget(*q)
 	prefix := storage.AppendQueuePrefix(nil, q.Number)
 	m.w.DeleteRange(storage.Dedup, prefix, storage.After(prefix))
@@ -112,7 +112,7 @@ func (m *model) message() storage.ID {
 
 // ask compares what is known of an id with the model. looks are those of before, which may be stale. It returns those
 // that were used.
-func (m *model) ask(q *Of, id string, dedup, owner *Look) (*Look, *Look) {
+func (m *model) ask(q *Scope, id string, dedup, owner *Lookup) (*Lookup, *Lookup) {
 	m.t.Helper()
 	k := key{q.Number, id}
 	got, err := m.tab.Repeated(q.Number, id, dedup, q.Window, m.w.Now)
@@ -146,9 +146,9 @@ func TestRandomProgramsKnowTheirIDs(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2)) //nolint:gosec // reproducible on purpose
 		m := newModel(t)
 		type asked struct {
-			q             *Of
+			q             *Scope
 			id            string
-			dedup, unique *Look
+			dedup, unique *Lookup
 		}
 		var before []asked
 		for range 400 {
@@ -237,14 +237,14 @@ func TestARedriveLooksUpUniqueIDsWhereMessagesGo(t *testing.T) {
 		owner storage.ID
 	}{{"", 2, storage.ID{9}}, {"a", 1, storage.ID{}}} {
 		o := &Owners{View: m.tab.View(), To: tt.to, Seen: 1}
-		if err := o.Look(m.store, storage.ID{3}, dead); err != nil {
+		if err := o.LookUp(m.store, storage.ID{3}, dead); err != nil {
 			t.Fatal(err)
 		}
 		if e, err := m.tab.Owner(tt.queue, "id", o.Of(storage.ID{3})); err != nil || e.ID != tt.owner {
 			t.Errorf("to %q: the owner is %s, want %s; %v", tt.to, e.ID, tt.owner, err)
 		}
 	}
-	if err := (*Owners)(nil).Look(m.store, storage.ID{3}, dead); err != nil {
+	if err := (*Owners)(nil).LookUp(m.store, storage.ID{3}, dead); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,4 +15,4 @@ func (t *Table) Inside() Inside { return Inside{t} }
 func (p Inside) ForgetRecent() { p.t.recent = recent.Table[key, storage.DedupEntry]{} }
 
 // Stale reports whether a unique id has to be looked up, again.
-func (p Inside) Stale(l *Look) bool { return p.t.taken.Stale(l) }
+func (p Inside) Stale(l *Lookup) bool { return p.t.taken.Stale(l) }

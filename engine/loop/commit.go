@@ -65,7 +65,7 @@ func (e *Engine) commitWork(w *engine.Work) {
 	tasks, unconfirmed := w.Conclude(tasks, err)
 	e.haltIfDeposed(err)
 	e.mu.Lock()
-	e.busy, e.released, e.back = false, len(tasks), w
+	e.busy, e.released, e.returned = false, len(tasks), w
 	if e.halted == nil {
 		e.failed = err
 	}
@@ -139,7 +139,7 @@ const eventsMax = 1 << 16
 // dispatch sends events to the listener on a goroutine of its own, so that a slow listener delays
 // neither the committer nor the loop. Events that the listener does not take in time are dropped
 // and reported as EventLost.
-func (e *Engine) dispatch() {
+func (e *Engine) dispatchEvents() {
 	var spare []engine.Event
 	for {
 		events, lost := e.events.Wait(spare[:0])

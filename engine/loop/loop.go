@@ -53,7 +53,7 @@ type Engine struct {
 	stopped  bool           // the loop has ended: nothing takes tasks out of the inbox
 
 	// Results of the committer for the loop, guarded by mu:
-	back     *engine.Work // the last work, until the loop has taken it back
+	returned *engine.Work // the last work, until the loop has taken it back
 	failed   error        // of the last commit, until the loop has
 	busy     bool         // a batch is with the committer
 	released int          // number of tasks of the last commit
@@ -61,7 +61,7 @@ type Engine struct {
 	// Owned by the loop:
 	stalled     bool          // the commit under way has taken stallAfter, see stall.go
 	commitBegan time.Duration // reading of Elapsed when it was handed over
-	flight      *engine.Work  // with the committer; mu guards its tasks
+	inFlight    *engine.Work  // with the committer; mu guards its tasks
 	held        int64         // bytes that Config.Held was last called with
 
 	readOnly    atomic.Bool                // the store refuses writes and the loop knows, for the committer
@@ -171,9 +171,9 @@ func (e *Engine) Listen(to func([]engine.Event)) { e.listen = to }
 // applies to everything that is submitted after it. It does not block.
 func (e *Engine) Want(kinds engine.EventKind) { e.post(engine.Want{Kinds: kinds}) }
 
-// HookTurned reports that the breaker of a hook has a new state. It does not block.
-func (e *Engine) HookTurned(h hook.Hook, s hook.BreakerState) {
-	e.post(engine.HookTurned{Hook: h, State: s})
+// BreakerChanged reports that the circuit breaker of a hook has a new state. It does not block.
+func (e *Engine) BreakerChanged(h hook.Hook, s hook.BreakerState) {
+	e.post(engine.BreakerChanged{Hook: h, State: s})
 }
 
 // post appends a task of the engine to the inbox. It never blocks: results of off-loop jobs
@@ -217,7 +217,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, e.Stop)
 	defer stop()
 	e.background.Go(e.commit)
-	e.background.Go(e.dispatch)
+	e.background.Go(e.dispatchEvents)
 	if e.cfg.Confirm != nil {
 		e.background.Go(e.confirm)
 	}
@@ -263,7 +263,7 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 			return
 		}
 		now := clock.now()
-		if e.care(state, !now.Before(repairAt)) {
+		if e.afterCommit(state, !now.Before(repairAt)) {
 			repairAt = now.Add(e.cfg.RetryInterval)
 		}
 		e.readOnly.Store(m.ReadOnly())
@@ -305,16 +305,16 @@ func (e *Engine) loop(batchLinger *yield.Linger) {
 	}
 }
 
-// care takes over how the last commit has ended, and repairs the store if it is impaired and that is due. It reports
+// afterCommit takes over how the last commit has ended, and repairs the store if it is impaired and that is due. It reports
 // whether the next repair is due an interval later.
-func (e *Engine) care(s state, due bool) (tried bool) {
+func (e *Engine) afterCommit(s state, due bool) (tried bool) {
 	m := e.machine
 	if s.failed != nil {
-		e.inBackground(m.FailOver(s.back, s.failed))
+		e.inBackground(m.CommitFailed(s.returned, s.failed))
 		return true
 	}
-	if s.back != nil {
-		m.Committed(s.back)
+	if s.returned != nil {
+		m.Committed(s.returned)
 	}
 	if !due || !m.Impaired() {
 		return false
@@ -328,7 +328,7 @@ func (e *Engine) care(s state, due bool) (tried bool) {
 // state is what the loop reads under the lock at the beginning of an iteration; see Engine
 // for its fields.
 type state struct {
-	back     *engine.Work
+	returned *engine.Work
 	failed   error
 	busy     bool
 	released int
@@ -345,7 +345,7 @@ func (e *Engine) collect(spare []*engine.Task) ([]*engine.Task, state) {
 	defer e.mu.Unlock()
 	s := state{busy: e.busy, released: e.released, stopping: e.stopping, halted: e.halted != nil}
 	if !s.busy { // else a failure waits: recover only once the committer has no batch
-		s.back, s.failed, e.back, e.failed = e.back, e.failed, nil, nil
+		s.returned, s.failed, e.returned, e.failed = e.returned, e.failed, nil, nil
 	}
 	e.stalled = e.stalling(s.busy) <= 0
 	if s.busy && e.machine.Full() {
@@ -395,7 +395,7 @@ func (e *Engine) sleep(alarm *time.Timer, clock *clock, busy bool, repairAt time
 // startCommit hands a work to the committer. It does not block, since there is only one work
 // at a time.
 func (e *Engine) startCommit(w *engine.Work) {
-	e.commitBegan, e.flight = e.Elapsed(), w
+	e.commitBegan, e.inFlight = e.Elapsed(), w
 	e.mu.Lock()
 	e.busy = true
 	e.mu.Unlock()

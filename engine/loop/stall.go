@@ -62,5 +62,5 @@ func (e *Engine) takeAnswered(early []*engine.Task) []*engine.Task {
 	if !e.busy { // it has ended meanwhile
 		return e.machine.TakeReadOnly(early, nil)
 	}
-	return e.machine.TakeReadOnly(early, e.flight)
+	return e.machine.TakeReadOnly(early, e.inFlight)
 }

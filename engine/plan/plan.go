@@ -31,8 +31,8 @@ type QueueSpec struct {
 
 // Set is what queues and throttles there are to be.
 type Set struct {
-	Queues []QueueSpec
-	Limits []ThrottleSpec
+	Queues        []QueueSpec
+	ThrottleSpecs []ThrottleSpec
 
 	Prune bool // delete the queues that are not in the set; if it has throttles, the others too
 	Force bool // also queues with messages inside

@@ -156,7 +156,7 @@ func TestThrottlesAreComparedBySetting(t *testing.T) {
 		}
 		return b.String()
 	}
-	set := Set{Limits: []ThrottleSpec{rate("same", 5), rate("other", 2), rate("new", 1)}}
+	set := Set{ThrottleSpecs: []ThrottleSpec{rate("same", 5), rate("other", 2), rate("new", 1)}}
 	want := "throttle new [{rate none 1} {burst none 1}] 1;rethrottle other [{rate 1 2} {burst 1 2}] 2;"
 	if got := plan(set); got != want {
 		t.Errorf("the plan is %s", got)
@@ -167,9 +167,9 @@ func TestThrottlesAreComparedBySetting(t *testing.T) {
 	if got := plan(Set{Prune: true}); got != "" {
 		t.Errorf("a set without throttles leaves them alone: %s", got)
 	}
-	for _, bad := range []Set{{Limits: []ThrottleSpec{rate("a", 0)}}, {Limits: []ThrottleSpec{rate("", 1)}}, {Limits: []ThrottleSpec{rate("a", 1), rate("a", 1)}}} {
+	for _, bad := range []Set{{ThrottleSpecs: []ThrottleSpec{rate("a", 0)}}, {ThrottleSpecs: []ThrottleSpec{rate("", 1)}}, {ThrottleSpecs: []ThrottleSpec{rate("a", 1), rate("a", 1)}}} {
 		if got := plan(bad); !strings.HasPrefix(got, "throttle ") || !strings.Contains(got, refusals.ErrInvalid.Error()) {
-			t.Errorf("%v: %s", bad.Limits, got)
+			t.Errorf("%v: %s", bad.ThrottleSpecs, got)
 		}
 	}
 }

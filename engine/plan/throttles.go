@@ -40,8 +40,8 @@ func Setting(o *throttleset.Options) (storage.Throttle, error) {
 func OfThrottles(set *Set, there map[string]storage.Throttle, l *limits.Limits) ([]ThrottleStep, error) {
 	var steps []ThrottleStep
 	inSet := map[string]bool{}
-	for i := range set.Limits {
-		spec := &set.Limits[i]
+	for i := range set.ThrottleSpecs {
+		spec := &set.ThrottleSpecs[i]
 		to, err := Setting(&spec.Options)
 		if err = cmp.Or(l.CheckThrottleKey(spec.Key), err); err == nil && inSet[spec.Key] {
 			err = fmt.Errorf("%w: it is there twice", refusals.ErrInvalid)

@@ -1,4 +1,4 @@
-// Package redriving is how far the redrive of a dead-letter queue is: what it may move and when, what it has moved, and
+// Package redriving knows how far the redrive of a dead-letter queue is: what it may move and when, what it has moved, and
 // what is shown of it. It knows no queues, messages or tasks; times are Unix nanoseconds and are handed in.
 //
 //	waiting ──NextAt──▶ reading ──page read──▶ moving ──More, the rate allows──▶ reading
@@ -23,8 +23,8 @@ const (
 	pageMost = 256
 	// ratedMost is the same with a rate.
 	ratedMost = 32
-	// Look is how many messages a page looks at for those that a filter selects.
-	Look = 4096
+	// LooksMax is how many messages a page looks at, at most, for those that a filter selects.
+	LooksMax = 4096
 	// catchUp is how far a delayed redrive may catch up with its rate. To keep the
 	// rate in any second in spite of that, the redrive moves at pace of the rate.
 	catchUp = int64(50 * time.Millisecond)
@@ -32,8 +32,8 @@ const (
 	rateMax = 1_000_000
 )
 
-// Plan is a redrive.
-type Plan struct {
+// State is how far a redrive is that runs, or the last one.
+type State struct {
 	Count    int   // the most to move; 0: all
 	Rate     int   // the most to move in any second; 0: no limit
 	Filtered bool  // a filter selects what is moved
@@ -49,8 +49,8 @@ type Plan struct {
 }
 
 // New returns a redrive that begins now.
-func New(count, rate int, filtered bool, now int64) Plan {
-	return Plan{Count: count, Rate: rate, Filtered: filtered, Began: now, NextAt: now}
+func New(count, rate int, filtered bool, now int64) State {
+	return State{Count: count, Rate: rate, Filtered: filtered, Began: now, NextAt: now}
 }
 
 // CheckRate refuses a rate out of bounds.
@@ -63,7 +63,7 @@ func CheckRate(rate int) error {
 
 // Page returns how many messages the next page may find, and at how many it may look for them; due is false before
 // NextAt.
-func (p *Plan) Page(now int64) (most, look int, due bool) {
+func (p *State) Page(now int64) (most, look int, due bool) {
 	if p.NextAt > now {
 		return 0, 0, false
 	}
@@ -75,31 +75,31 @@ func (p *Plan) Page(now int64) (most, look int, due bool) {
 		most = min(most, p.Count-p.Done)
 	}
 	if p.Filtered {
-		return most, Look, true
+		return most, LooksMax, true
 	}
 	return most, most, true
 }
 
 // allowed returns how many messages the rate allows at a time, at least one. A page reads no
 // more, so that what the filter passes over on the way to them is not read again.
-func (p *Plan) allowed(now int64) int { return int((now-max(p.NextAt, now-catchUp))/p.pause()) + 1 }
+func (p *State) allowed(now int64) int { return int((now-max(p.NextAt, now-catchUp))/p.pause()) + 1 }
 
 // pause returns the time between two messages in nanoseconds, at least 1.
-func (p *Plan) pause() int64 {
+func (p *State) pause() int64 {
 	return max(int64(float64(time.Second)/(pace*float64(p.Rate))), 1)
 }
 
 // Begin begins to move the messages of a page, which has looked at so many.
-func (p *Plan) Begin(now int64, looked int) {
+func (p *State) Begin(now int64, looked int) {
 	p.NextAt = max(p.NextAt, now-catchUp)
 	p.Looked += looked
 }
 
 // Allows reports whether the rate allows the next message now. It does for all of a page, unless the clock has gone back.
-func (p *Plan) Allows(now int64) bool { return p.NextAt <= now }
+func (p *State) Allows(now int64) bool { return p.NextAt <= now }
 
 // Moved counts a message that is moved.
-func (p *Plan) Moved() {
+func (p *State) Moved() {
 	p.Done++
 	if p.Rate > 0 {
 		p.NextAt += p.pause()
@@ -107,7 +107,7 @@ func (p *Plan) Moved() {
 }
 
 // More reports whether something is left to move from a cursor on, which is nil at the end of the queue.
-func (p *Plan) More(cursor []byte) bool {
+func (p *State) More(cursor []byte) bool {
 	p.Cursor = cursor
 	return cursor != nil && (p.Count == 0 || p.Done < p.Count)
 }
@@ -127,7 +127,7 @@ type Info struct {
 }
 
 // Info describes the redrive, except for its conditions.
-func (p *Plan) Info() Info {
+func (p *State) Info() Info {
 	return Info{
 		Running: !p.Over, Moved: int64(p.Done), Skipped: int64(p.Skipped), Taken: int64(p.Taken), Looked: int64(p.Looked),
 		Rate: p.Rate, StartedAt: time.Unix(0, p.Began),

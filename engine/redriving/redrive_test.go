@@ -10,14 +10,14 @@ import (
 
 func TestAPageHasWhatTheRateAndTheCountAllow(t *testing.T) {
 	for name, c := range map[string]struct {
-		plan       Plan
+		plan       State
 		most, look int
 	}{
 		"all":               {New(0, 0, false, 100), pageMost, pageMost},
 		"a count":           {New(7, 0, false, 100), 7, 7},
-		"a filter":          {New(0, 0, true, 100), pageMost, Look},
+		"a filter":          {New(0, 0, true, 100), pageMost, LooksMax},
 		"a rate":            {New(0, 10, false, 100), 1, 1},
-		"a rate and filter": {New(0, 10, true, 100), 1, Look},
+		"a rate and filter": {New(0, 10, true, 100), 1, LooksMax},
 	} {
 		if most, look, due := c.plan.Page(100); most != c.most || look != c.look || !due {
 			t.Errorf("%s: %d messages of %d, due %v", name, most, look, due)

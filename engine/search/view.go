@@ -60,11 +60,11 @@ type Death struct {
 	Attempts, Deliveries uint32 // in the queue in which it died
 }
 
-// Hold gives the view the record of the message, for Open, and the weight of its key.
-func (v *View) Hold(record []byte, weight uint32) { v.record, v.Weight = record, weight }
+// SetRecord gives the view the record of the message, for Open, and the weight of its key.
+func (v *View) SetRecord(record []byte, weight uint32) { v.record, v.Weight = record, weight }
 
-// Held returns the bytes of that record.
-func (v *View) Held() int { return len(v.record) }
+// RecordBytes returns the bytes of that record.
+func (v *View) RecordBytes() int { return len(v.record) }
 
 // Payload returns the payload. The caller must not change it.
 func (v *View) Payload() []byte { return v.message.Payload }

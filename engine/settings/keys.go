@@ -42,16 +42,16 @@ func (o *KeyOptions) Apply(set *storage.Key, l *limits.Limits) error {
 // be 100,000 records. So they are written under the next number in slices before the purge, and the purge itself is one
 // write:
 //
-//  1. The move takes a number that no queue has ever had (Move).
-//  2. In slices, it writes the settings under that number (MoveOne). Changes in the meantime are written
+//  1. The move takes a number that no queue has ever had (BeginMove).
+//  2. In slices, it writes the settings under that number (MoveNext). Changes in the meantime are written
 //     under both numbers. None of these writes has an effect yet, since no queue has the
 //     number.
-//  3. When all settings are written, the purge gives the queue the number (Moved).
+//  3. When all settings are written, the purge gives the queue the number (EndMove).
 //
 // A crash before step 3 leaves settings under a number without a queue, which the engine deletes.
 //
-//	none → moving     Move, for a purge of a queue with many settings
-//	moving → none     Moved: the purge is done; Abandon: the queue is deleted instead
+//	none → moving     BeginMove, for a purge of a queue with many settings
+//	moving → none     EndMove: the purge is done; Abandon: the queue is deleted instead
 type Keys struct {
 	of      map[string]storage.Key
 	bounded int // of these, those with a maximum depth
@@ -60,7 +60,7 @@ type Keys struct {
 
 // move is the write of all settings under the next number of the queue.
 type move struct {
-	by any
+	by any // the task of the purge
 	no uint32
 	it *reflect.MapIter // over Keys.of: visits one that exists throughout exactly once
 }
@@ -77,8 +77,8 @@ func (s *Keys) All() iter.Seq2[string, storage.Key] { return maps.All(s.of) }
 // Len returns the number of keys with settings.
 func (s *Keys) Len() int { return len(s.of) }
 
-// Bound reports whether a key has a maximum depth of its own.
-func (s *Keys) Bound() bool { return s.bounded > 0 }
+// AnyMaxDepth reports whether a key has a maximum depth of its own.
+func (s *Keys) AnyMaxDepth() bool { return s.bounded > 0 }
 
 // Set gives a key settings of its own, in memory.
 func (s *Keys) Set(key string, set storage.Key) {
@@ -103,8 +103,8 @@ func bounds(set storage.Key) int {
 	return 0
 }
 
-// Pinned drops settings from memory that are not pinned: they end with the messages of their keys.
-func (s *Keys) Pinned() {
+// DropUnpinned drops settings from memory that are not pinned: they end with the messages of their keys.
+func (s *Keys) DropUnpinned() {
 	for key, set := range s.of {
 		if !set.Pinned {
 			s.Unset(key)
@@ -129,18 +129,18 @@ func (s *Keys) Delete(b *storage.Batch, no uint32, key string) {
 	}
 }
 
-// Moving reports whether the settings are being moved, and whether that is for a purge by this one.
+// Moving reports whether the settings are being moved, and whether that is for the purge by this task.
 func (s *Keys) Moving(by any) (moving, own bool) {
 	return s.moving != nil, s.moving != nil && s.moving.by == by
 }
 
-// Move begins to move the settings to a number, for a purge by this one.
-func (s *Keys) Move(by any, no uint32) {
+// BeginMove begins to move the settings to a number, for the purge by a task, named by what the caller has of it.
+func (s *Keys) BeginMove(by any, no uint32) {
 	s.moving = &move{by: by, no: no, it: reflect.ValueOf(s.of).MapRange()}
 }
 
-// MoveOne writes the settings of one more key under the next number, and reports whether there was one.
-func (s *Keys) MoveOne(b *storage.Batch) bool {
+// MoveNext writes the settings of one more key under the next number, and reports whether there was one.
+func (s *Keys) MoveNext(b *storage.Batch) bool {
 	m := s.moving
 	if !m.it.Next() {
 		return false
@@ -150,8 +150,8 @@ func (s *Keys) MoveOne(b *storage.Batch) bool {
 	return true
 }
 
-// Moved ends a move: the records are under the number that it returns.
-func (s *Keys) Moved() (no uint32) {
+// EndMove ends a move: the records are under the number that it returns.
+func (s *Keys) EndMove() (no uint32) {
 	no, s.moving = s.moving.no, nil
 	return no
 }

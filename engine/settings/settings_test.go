@@ -221,16 +221,16 @@ func TestSettingsOfKeysMoveToAnotherNumber(t *testing.T) {
 	set("a", 1, true)
 	set("b", 2, true)
 	set("free", 3, false)
-	s.Move("purge", 9)
+	s.BeginMove("purge", 9)
 	if moving, own := s.Moving("other"); !moving || own {
 		t.Errorf("moving %v, for another %v", moving, own)
 	}
-	s.MoveOne(&b)
+	s.MoveNext(&b)
 	set("a", 4, true)
 	set("free", 5, false)
 	s.Unset("b")
 	s.Delete(&b, 1, "b")
-	for s.MoveOne(&b) {
+	for s.MoveNext(&b) {
 	}
 	write(t, store, &b)
 	if got := stored(1); !maps.Equal(got, map[string]uint32{"a": 4, "free": 5}) {
@@ -239,18 +239,18 @@ func TestSettingsOfKeysMoveToAnotherNumber(t *testing.T) {
 	if got := stored(9); got["a"] != 4 || got["b"] != 0 {
 		t.Errorf("under the next number there are %v", got)
 	}
-	if no := s.Moved(); no != 9 {
+	if no := s.EndMove(); no != 9 {
 		t.Errorf("moved to %d", no)
 	}
 	DeleteKeys(&b, 1)
 	write(t, store, &b)
-	if s.Pinned(); s.Len() != 1 || !s.Bound() || len(stored(1)) != 0 {
+	if s.DropUnpinned(); s.Len() != 1 || !s.AnyMaxDepth() || len(stored(1)) != 0 {
 		t.Errorf("%d settings are left in memory, %v under the first number", s.Len(), stored(1))
 	}
 	s.Unset("a")
-	s.Move("purge", 10)
+	s.BeginMove("purge", 10)
 	s.Abandon(&b)
-	if moving, _ := s.Moving("purge"); moving || s.Bound() {
+	if moving, _ := s.Moving("purge"); moving || s.AnyMaxDepth() {
 		t.Error("a move goes on, or a key is bounded that has no settings")
 	}
 }

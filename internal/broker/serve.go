@@ -280,7 +280,7 @@ func (b *broker) open(ctx context.Context) error {
 	b.measured, _ = store.(measured)
 	b.store = fault.WrapStore(store)
 	sandbox := scriptingConfig(b.cfg)
-	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.newest().HookTurned(h, s) } // hooks run only after there is an engine
+	sandbox.BreakerChanged = func(h hook.Hook, s hook.BreakerState) { b.newest().BreakerChanged(h, s) } // hooks run only after there is an engine
 	if b.scripts, err = scripting.New(sandbox); err != nil {
 		return errors.Join(cli.UsageError{Err: err}, store.Close())
 	}

@@ -30,8 +30,8 @@ const (
 // ErrStale says that an id was looked up too long ago, or not at all: the look-up has to be repeated.
 var ErrStale = errors.New("the look-up of the id is stale")
 
-// Look is what a look-up has read from the store. The zero Look has read nothing.
-type Look[K comparable, V any] struct {
+// Lookup is what a look-up has read from the store. The zero Lookup has read nothing.
+type Lookup[K comparable, V any] struct {
 	Found V // zero: there is none
 	Err   error
 
@@ -41,8 +41,8 @@ type Look[K comparable, V any] struct {
 
 // Begin returns the look-up of a key in a store that has all batches up to seen. The caller reads, and sets Found or
 // Err. The zero key is one that there was not: its queue or account was unknown.
-func Begin[K comparable, V any](key K, seen uint64) Look[K, V] {
-	return Look[K, V]{key: key, next: seen + 1}
+func Begin[K comparable, V any](key K, seen uint64) Lookup[K, V] {
+	return Lookup[K, V]{key: key, next: seen + 1}
 }
 
 // Table has the values of recent batches by id. An entry stays at least until its batch is
@@ -79,7 +79,7 @@ func (t *Table[K, V]) Add(key K, value V, batch uint64, at int64) {
 
 // Find returns the value of a key, zero if it has none. l is its look-up, nil if there was none.
 // Errors: ErrStale, that of the look-up.
-func (t *Table[K, V]) Find(key K, l *Look[K, V]) (v V, err error) {
+func (t *Table[K, V]) Find(key K, l *Lookup[K, V]) (v V, err error) {
 	if now, ok := t.byKey[key]; ok {
 		return now.value, nil
 	}
@@ -93,7 +93,7 @@ func (t *Table[K, V]) Find(key K, l *Look[K, V]) (v V, err error) {
 }
 
 // Stale reports whether a look-up may have missed what the table has no more.
-func (t *Table[K, V]) Stale(l *Look[K, V]) bool { return l == nil || l.next <= t.Dropped }
+func (t *Table[K, V]) Stale(l *Lookup[K, V]) bool { return l == nil || l.next <= t.Dropped }
 
 // Prune drops entries of batches up to committed that are too old or too many, at most most of
 // them, and returns how many it dropped.

@@ -61,7 +61,7 @@ func TestCommittedEntriesAreBounded(t *testing.T) {
 }
 
 // read is a look-up that has found a value.
-func read(key string, seen uint64, found int, err error) *Look[string, int] {
+func read(key string, seen uint64, found int, err error) *Lookup[string, int] {
 	l := Begin[string, int](key, seen)
 	l.Found, l.Err = found, err
 	return &l
@@ -76,7 +76,7 @@ func TestTheStatesOfALookUp(t *testing.T) {
 	tab.Prune(Age, 6, 1) // batch 5 is dropped
 	for _, tt := range []struct {
 		name, key string
-		look      *Look[string, int]
+		look      *Lookup[string, int]
 		want      int
 		err       error
 	}{
@@ -85,7 +85,7 @@ func TestTheStatesOfALookUp(t *testing.T) {
 		{"recent, and the read has failed", "new", read("new", 5, 0, damaged), 2, nil},
 		{"removed by a recent batch", "freed", read("freed", 5, 9, nil), 0, nil},
 		{"not looked up", "old", nil, 0, ErrStale},
-		{"the zero look-up", "old", &Look[string, int]{}, 0, ErrStale},
+		{"the zero look-up", "old", &Lookup[string, int]{}, 0, ErrStale},
 		{"read before a batch that was dropped", "old", read("old", 4, 9, nil), 0, ErrStale},
 		{"failed, and too old as well", "old", read("old", 4, 0, damaged), 0, ErrStale},
 		{"read with the batch that was dropped", "old", read("old", 5, 1, nil), 1, nil},
@@ -111,7 +111,7 @@ func TestFindKnowsWhatTheLastBatchHasMade(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var tab Table[string, int]
-		now, looks := map[string]int{}, map[string]*Look[string, int]{}
+		now, looks := map[string]int{}, map[string]*Lookup[string, int]{}
 		states := []map[string]int{{}} // of the store, by the number of its last batch
 		batch, at := uint64(1), int64(0)
 		for step := range 300 {
