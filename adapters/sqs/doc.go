@@ -21,7 +21,7 @@
 // the older Query with replies in XML (query.go). The action (the table in actions.go) works with the broker as the user of
 // the access key. Its result, or its [fault], is encoded by the same protocol.
 //
-// What requests send at the same time goes to the broker in one pipeline (lane.go): commands that change messages in one lane,
+// What requests send at the same time goes to the broker in one pipeline (pipeliner.go): commands that change messages in one,
 // whose replies wait for the broker's disk, leases that do not wait for messages in another. A receive that waits has a
 // connection of its own.
 package sqs

@@ -104,8 +104,8 @@ func (g *Gateway) Ready(ctx context.Context) error {
 // session is a user's connections to the broker, and what was read of queues with them.
 type session struct {
 	client redis.UniversalClient
-	writes lane // what waits for the broker's disk
-	leases lane // what does not
+	writes pipeliner // what waits for the broker's disk
+	leases pipeliner // what does not
 	queues recentQueues
 }
 

@@ -8,12 +8,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// lane sends the commands of several requests in one pipeline, which costs gateway and broker less than a pipeline for each:
+// pipeliner sends the commands of several requests in one pipeline, which costs gateway and broker less than a pipeline for each:
 // while one is under way, what comes gathers for the next. The commands of a request stay together and in their order.
 //
 // A pipeline is answered as a whole. So nothing that waits for messages is sent here, what is large has a connection of its
-// own, and when the last pipeline began more than laneSlow ago, the next one does not wait for it.
-type lane struct {
+// own, and when the last pipeline began more than pipelineSlow ago, the next one does not wait for it.
+type pipeliner struct {
 	client redis.UniversalClient
 
 	mu       sync.Mutex
@@ -29,53 +29,53 @@ type request struct {
 }
 
 const (
-	laneSlow  = 20 * time.Millisecond
-	laneBytes = 64 << 10 // of the arguments of a request that is sent together with others
+	pipelineSlow  = 20 * time.Millisecond
+	pipelineBytes = 64 << 10 // of the arguments of a request that is sent together with others
 )
 
 // do sends commands and returns when each has its reply or its error.
-func (l *lane) do(cmds ...redis.Cmder) {
-	if size(cmds) > laneBytes {
-		l.send([]*request{{cmds: cmds}})
+func (p *pipeliner) do(cmds ...redis.Cmder) {
+	if size(cmds) > pipelineBytes {
+		p.send([]*request{{cmds: cmds}})
 		return
 	}
-	t := &request{cmds, make(chan struct{})}
+	r := &request{cmds, make(chan struct{})}
 	now := time.Now()
-	l.mu.Lock()
-	l.gathered = append(l.gathered, t)
-	if l.running == 0 || now.Sub(l.began) > laneSlow {
-		l.running++
-		l.began = now
-		go l.run()
+	p.mu.Lock()
+	p.gathered = append(p.gathered, r)
+	if p.running == 0 || now.Sub(p.began) > pipelineSlow {
+		p.running++
+		p.began = now
+		go p.run()
 	}
-	l.mu.Unlock()
-	<-t.done
+	p.mu.Unlock()
+	<-r.done
 }
 
 // run sends what has gathered until there is no more.
-func (l *lane) run() {
-	l.mu.Lock()
-	for len(l.gathered) > 0 {
-		all := l.gathered
-		l.gathered, l.began = nil, time.Now()
-		l.mu.Unlock()
-		l.send(all)
-		for _, t := range all {
-			close(t.done)
+func (p *pipeliner) run() {
+	p.mu.Lock()
+	for len(p.gathered) > 0 {
+		all := p.gathered
+		p.gathered, p.began = nil, time.Now()
+		p.mu.Unlock()
+		p.send(all)
+		for _, r := range all {
+			close(r.done)
 		}
-		l.mu.Lock()
+		p.mu.Lock()
 	}
-	l.running--
-	l.mu.Unlock()
+	p.running--
+	p.mu.Unlock()
 }
 
 // send sends the commands of requests in one pipeline. A request that is given up does not end those of others.
-func (l *lane) send(all []*request) {
-	p := l.client.Pipeline()
-	for _, t := range all {
-		_ = p.BatchProcess(context.Background(), t.cmds...)
+func (p *pipeliner) send(all []*request) {
+	pipe := p.client.Pipeline()
+	for _, r := range all {
+		_ = pipe.BatchProcess(context.Background(), r.cmds...)
 	}
-	_, _ = p.Exec(context.Background()) // each command has its error
+	_, _ = pipe.Exec(context.Background()) // each command has its error
 }
 
 // size is the length of the texts among the arguments of commands.

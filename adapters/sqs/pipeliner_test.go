@@ -34,14 +34,14 @@ func (p *pipelines) ProcessPipelineHook(redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// laneTo returns a lane to a broker that is no process. It is used in a bubble.
-func laneTo(t *testing.T) (*lane, *pipelines) {
+// pipelinerTo returns a pipeliner to a broker that is no process. It is used in a bubble.
+func pipelinerTo(t *testing.T) (*pipeliner, *pipelines) {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	t.Cleanup(func() { _ = client.Close() })
 	p := &pipelines{make(chan []string, 10), make(chan []string)}
 	client.AddHook(p)
-	return &lane{client: client}, p
+	return &pipeliner{client: client}, p
 }
 
 func commands(names ...string) []redis.Cmder {
@@ -66,9 +66,9 @@ func (p *pipelines) sends(t *testing.T, want ...string) {
 	}
 }
 
-func TestALaneGathersWhileAPipelineIsUnderWay(t *testing.T) {
+func TestAPipelinerGathersWhileAPipelineIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := laneTo(t)
+		l, p := pipelinerTo(t)
 		var done atomic.Int64
 		for _, names := range [][]string{{"a"}, {"b", "c"}, {"d", "e"}} {
 			go func() {
@@ -94,15 +94,15 @@ func TestALaneGathersWhileAPipelineIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestALaneDoesNotWaitForAPipelineThatIsSlow(t *testing.T) {
+func TestAPipelinerDoesNotWaitForAPipelineThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := laneTo(t)
+		l, p := pipelinerTo(t)
 		for _, name := range []string{"a", "b"} {
 			go l.do(commands(name)...)
 			synctest.Wait()
 		}
 		p.sends(t, "a")
-		time.Sleep(laneSlow + 1)
+		time.Sleep(pipelineSlow + 1)
 		go l.do(commands("c")...)
 		p.sends(t, "b", "c")
 		p.answer <- nil
@@ -114,12 +114,12 @@ func TestALaneDoesNotWaitForAPipelineThatIsSlow(t *testing.T) {
 	})
 }
 
-func TestALaneSendsALargeRequestAlone(t *testing.T) {
+func TestAPipelinerSendsALargeRequestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, p := laneTo(t)
+		l, p := pipelinerTo(t)
 		go l.do(commands("a")...)
 		p.sends(t, "a")
-		go l.do(redis.NewCmd(context.Background(), "large", strings.Repeat("x", laneBytes)))
+		go l.do(redis.NewCmd(context.Background(), "large", strings.Repeat("x", pipelineBytes)))
 		p.sends(t, "large")
 		p.answer <- nil
 		p.answer <- nil
