@@ -9,18 +9,18 @@ import (
 	"github.com/faisca/fila/engine/internal/decay"
 )
 
-func pointsOf(t *testing.T) (*Table, Checkpoints) {
+func pointsOf(t *testing.T) (*Table, checkpoints) {
 	t.Helper()
 	windows, err := decay.NewWindows([]time.Duration{time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	pairs := NewTable(windows, 100)
-	return pairs, NewCheckpoints(pairs, 10)
+	return pairs, newCheckpoints(pairs, 10)
 }
 
 // write writes what a checkpoint has to write, at most so many pairs, and returns how many it was.
-func write(pairs *Table, c *Checkpoints, now int64, most int) (n int) {
+func write(pairs *Table, c *checkpoints, now int64, most int) (n int) {
 	for c.Begin(now); c.Writing() && n < most; {
 		p, _ := c.Take()
 		if p == nil {

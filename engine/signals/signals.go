@@ -26,7 +26,7 @@ type Signals struct {
 	names   int // bytes of the longest subject of a request
 
 	pairs   *Table
-	points  Checkpoints
+	points  checkpoints
 	evicted uint64
 	read    []*Pair // by Read, for Restored
 }
@@ -41,7 +41,7 @@ func New(windows []time.Duration, most int, every time.Duration, subject int) (S
 // Reset forgets all pairs. Read and Restored follow. The count of evictions is no part of the store.
 func (s *Signals) Reset() {
 	s.pairs = NewTable(s.windows, s.most)
-	s.points = NewCheckpoints(s.pairs, s.every)
+	s.points = newCheckpoints(s.pairs, s.every)
 }
 
 // Read reads the record of a pair.
