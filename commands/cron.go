@@ -251,10 +251,11 @@ func showCronRest(f *fields, i *engine.CronInfo) *fields {
 	f.flag("topic", i.Topic)
 	f.attributes(&i.Meta, "unique")
 	f.count("skipped", i.Skipped)
-	f.attributes(&i.Meta, later)
+	f.attributes(&i.Meta, "max_attempts", "backoff_ms", "max_backoff_ms", "until_lease")
 	f.flag("replace", i.Replace)
 	f.millis("max_delay_ms", i.MaxDelay)
 	f.at("paused_at", i.PausedAt)
+	f.attributes(&i.Meta, later)
 	return f
 }
 

@@ -127,10 +127,7 @@ func viewFields(v *engine.View) *fields {
 	} else {
 		f.blob("payload", v.Payload())
 	}
-	d := v.Dead
-	if d == nil {
-		d = &engine.Death{}
-	}
+	d := cmp.Or(v.Dead, &engine.Death{})
 	f.optional("reason", d.Reason)
 	f.optional("error", v.Error)
 	f.optional("origin", d.Origin)
@@ -139,13 +136,14 @@ func viewFields(v *engine.View) *fields {
 	f.at("last_failed_at", v.LastFailed)
 	f.limit("dead_attempts", uint64(d.Attempts))
 	f.limit("dead_deliveries", uint64(d.Deliveries))
-	f.attributes(meta, "cost", "expires_at", "budgets", "charge", "unique", later)
+	f.attributes(meta, "cost", "expires_at", "budgets", "charge", "unique", "max_attempts", "backoff_ms", "max_backoff_ms", "until_lease")
 	f.optional("progress", v.Progress)
 	f.at("first_leased_at", v.FirstLeasedAt)
 	f.at("acked_at", v.AckedAt)
 	f.maybe("result", v.Result)
 	f.optional("group", v.Group)
 	f.optional("cause", v.Cause)
+	f.attributes(meta, later)
 	return &f
 }
 

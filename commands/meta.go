@@ -95,8 +95,8 @@ type shown struct {
 }
 
 // The first attributes have places of their own among the fields of a reply. Those behind them, which
-// later names all together, are appended to it.
-const placed, later = 7, "later"
+// later names all together, are its last fields: a reply grows at its end only.
+const placed, later = 11, "later"
 
 func attributes() [11]shown {
 	return [...]shown{

@@ -18,8 +18,8 @@ import (
 // Lease and in a Cron.
 //
 // Beside it, a field has its options and the reply fields that show it in commands/meta.go, what
-// scripts see of it in scripting/meta.go, and its limit and its place in memory, if it needs one, in
-// engine/meta.go.
+// scripts see of it in scripting/meta.go, its limit in engine/internal/limits, and its place in memory, if it needs one,
+// in engine/meta.go.
 type Meta struct {
 	Throttles []string          // throttle keys
 	Budgets   []string          // that pay for it
