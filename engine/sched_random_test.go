@@ -280,7 +280,7 @@ func (u *setUp) disturb(shared []*schedThrottle) {
 		t := shared[r.IntN(len(shared))]
 		u.again(every, func() {
 			if t.rate > 0 {
-				t.set(t.rate*(0.5+r.Float64()), t.burst, t.conc)
+				t.set(max(t.rate*(0.5+r.Float64()), 1e-6), t.burst, t.conc) // no rate may be 0
 			} else {
 				t.set(0, 0, 1+r.IntN(max(3, t.conc)))
 			}
@@ -362,6 +362,22 @@ func TestAClaimAtThrottlesWithRateAndConcurrencyIsServed(t *testing.T) {
 	}
 	if low := spread(t, "part of its share, a class with several throttles", j.several, 0.5); low > 0 {
 		t.Errorf("%.0f %% get less than half of their share", 100*low)
+	}
+}
+
+// Throttles that were reserved for a later claim while the class of an earlier one was open are its own when that class
+// waits again.
+func TestAClaimOfAClassThatWasOpenIsServed(t *testing.T) {
+	u := newSetUp(1438)
+	u.relaxed = true
+	u.run(setUpSeconds*time.Second, func() bool {
+		if err := u.step.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return u.enough()
+	})
+	if u.broken > 0 {
+		t.Errorf("%d times a message waited that could go; first %s", u.broken, u.reds[0])
 	}
 }
 

@@ -290,12 +290,18 @@ func (o *Order) consumeRoom(cl *class, k *Key) {
 }
 
 // block stops an open class: it waits in the line of a throttle that has no room for it. The
-// class gets a claim if other classes have passed it over (claims.go).
+// class gets a claim if other classes have passed it over (claims.go). If it has one, throttles that are reserved for
+// later claims look again.
 func (o *Order) block(cl *class, full *flow) {
 	s := cl.scheduler
 	s.open.remove(cl)
 	o.resolve(cl)
 	cl.state, cl.stopped = classWaiting, s.round
+	for i := range cl.flows { // while it was open, they were listed for its claim in vain
+		if t := cl.flows[i].throttle; cl.claim != 0 && t.reservedFor != nil && t.reservedFor != cl {
+			o.list(t)
+		}
+	}
 	o.waitAt(cl, full)
 	s.closed()
 }
