@@ -120,9 +120,10 @@ func (m *Machine) Committed(w *Work) {
 	m.reuse(w)
 }
 
-// reuse takes the empty batch of a work whose commit has ended.
+// reuse empties and takes the batch of a work that has ended, with or without a commit.
 func (m *Machine) reuse(w *Work) {
 	if w.batch != nil && m.core.out.spare == nil {
+		w.batch.Reset()
 		m.core.out.spare, w.batch = w.batch, nil
 	}
 }

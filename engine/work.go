@@ -30,11 +30,7 @@ func (w *Work) Commit(store Store) error {
 	if w.batch == nil {
 		return nil
 	}
-	err := store.Commit(w.batch, w.sync)
-	if err != ErrWouldBlock { //nolint:errorlint // a signal, never wrapped
-		w.batch.Reset()
-	}
-	return err
+	return store.Commit(w.batch, w.sync)
 }
 
 // Take takes the tasks out of the work, so that Machine.TakeReadOnly finds none of them any more: a driver must not
