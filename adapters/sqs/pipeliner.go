@@ -75,7 +75,21 @@ func (p *pipeliner) send(all []*request) {
 	for _, r := range all {
 		_ = pipe.BatchProcess(context.Background(), r.cmds...)
 	}
-	_, _ = pipe.Exec(context.Background()) // each command has its error
+	_, _ = execute(context.Background(), pipe)
+}
+
+// execute sends a pipeline, after which each command has its reply or its error. When the broker refuses the connection itself, with
+// WRONGPASS or LOADING, go-redis leaves the commands with neither, which looks like success.
+func execute(ctx context.Context, pipe redis.Pipeliner) ([]redis.Cmder, error) {
+	cmds, err := pipe.Exec(ctx)
+	if err != nil {
+		for _, cmd := range cmds {
+			if c, is := cmd.(*redis.Cmd); is && c.Err() == nil && c.Val() == nil {
+				c.SetErr(err)
+			}
+		}
+	}
+	return cmds, err
 }
 
 // size is the length of the texts among the arguments of commands.

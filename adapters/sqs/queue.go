@@ -117,7 +117,7 @@ func (c *call) lookUp(address string) (*queue, error) {
 func (c *call) look(name string) (*queue, error) {
 	p := c.client.Pipeline()
 	info, config := p.Do(c.ctx, "FILA.QUEUE", "INFO", name), p.Do(c.ctx, "FILA.CONFIG", "GET", configKey(name))
-	_, _ = p.Exec(c.ctx) // each of them has its error
+	_, _ = execute(c.ctx, p)
 	fields, err := fieldsOf(info.Result())
 	if err != nil {
 		c.forget(name)
@@ -399,7 +399,7 @@ func (c *call) each(names []string, command func(name string) []any) ([]map[stri
 	for _, name := range names {
 		p.Do(c.ctx, command(name)...)
 	}
-	cmds, err := p.Exec(c.ctx)
+	cmds, err := execute(c.ctx, p)
 	if err != nil && faulty(err).kind == serviceUnavailable {
 		return nil, err
 	}

@@ -116,6 +116,48 @@ func TestTheOfficialSDKDoesTheWholeLifeCycle(t *testing.T) {
 	}
 }
 
+func TestARefusedConnectionIsNoSuccess(t *testing.T) {
+	ctx, admin := t.Context(), connected(t)
+	c := sdk(serve(t, Config{KeysFile: keyed(t)}), "AKIA1", "s1")
+	made, err := c.CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("refused")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := made.QueueUrl
+	if _, err := c.SendMessage(ctx, &official.SendMessageInput{QueueUrl: url, MessageBody: aws.String("one")}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.ReceiveMessage(ctx, &official.ReceiveMessageInput{QueueUrl: url, WaitTimeSeconds: 20})
+	if err != nil || len(got.Messages) != 1 {
+		t.Fatal(got, err)
+	}
+	receipt := got.Messages[0].ReceiptHandle
+	password := func(to string) {
+		t.Helper()
+		if err := admin.Do(ctx, "ACL", "SETUSER", "gateway", "resetpass", ">"+to).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	password("another")
+	t.Cleanup(func() {
+		_ = admin.Do(context.Background(), "ACL", "SETUSER", "gateway", "resetpass", ">gateway-password").Err()
+	})
+	if err := admin.Do(ctx, "CLIENT", "KILL", "USER", "gateway").Err(); err != nil {
+		t.Fatal(err)
+	}
+	const want = "AccessDenied"
+	deleted, err := c.DeleteMessageBatch(ctx, &official.DeleteMessageBatchInput{QueueUrl: url, Entries: []types.DeleteMessageBatchRequestEntry{{Id: aws.String("a"), ReceiptHandle: receipt}}})
+	if codeOf(err) != want && (err != nil || len(deleted.Failed) != 1 || *deleted.Failed[0].Code != want) {
+		t.Errorf("DeleteMessageBatch: %+v, %v, want %s", deleted, err, want)
+	}
+	if _, err := c.ChangeMessageVisibility(ctx, &official.ChangeMessageVisibilityInput{QueueUrl: url, ReceiptHandle: receipt, VisibilityTimeout: 100}); codeOf(err) != want {
+		t.Errorf("ChangeMessageVisibility: %v, want %s", err, want)
+	}
+	if _, err := c.SendMessage(ctx, &official.SendMessageInput{QueueUrl: url, MessageBody: aws.String("two")}); codeOf(err) != want {
+		t.Errorf("SendMessage: %v, want %s", err, want)
+	}
+}
+
 func TestRequestsAreVerified(t *testing.T) {
 	ctx := t.Context()
 	file := keyed(t)
@@ -141,6 +183,9 @@ func TestRequestsAreVerified(t *testing.T) {
 	}
 	if _, failed := ask(t, address, "ListQueues", nil); failed != "MissingAuthenticationToken" {
 		t.Error(failed)
+	}
+	if _, err := sdk(strings.Replace(address, "127.0.0.1", "LocalHost", 1), "AKIA1", "s1").ListQueues(ctx, &official.ListQueuesInput{}); err != nil {
+		t.Errorf("a host with capital letters, as it is signed: %v", err)
 	}
 	tampered := sdk(address, "AKIA1", "s1")
 	_, err := tampered.ListQueues(ctx, &official.ListQueuesInput{}, func(o *official.Options) {

@@ -95,7 +95,7 @@ func (f *keyFile) sign(r *fasthttp.RequestCtx, body []byte, a authorization, sec
 	if err != nil {
 		return "", err
 	}
-	address.Host = string(r.Host())
+	address.Host = string(r.Request.Header.Host()) // as it was signed, r.Host is in lower case
 	again := &http.Request{Method: string(r.Method()), URL: address, Host: address.Host, Header: http.Header{}}
 	host, dated := false, false
 	for _, name := range a.signed {
