@@ -803,8 +803,10 @@ func behaviours() map[string]struct {
 		"an action that there is not": standard(func(s *script) { s.do("Frobnicate", ``, "InvalidAction") }),
 		"a parameter of the wrong type": standard(func(s *script) {
 			s.do("ReceiveMessage", `"MaxNumberOfMessages":"many"`, "SerializationException")
-			if _, failed := askText(s.t, s.address, "SendMessage", "{"); failed != "SerializationException" {
-				s.t.Fatal(failed)
+			for _, body := range []string{"{", "[]", `{"MessageBody":"\ud800"}`, "{\"MessageBody\":\"\xff\"}"} {
+				if _, failed := askText(s.t, s.address, "SendMessage", body); failed != "SerializationException" {
+					s.t.Fatal(failed)
+				}
 			}
 		}),
 		"a body of more than the greatest batch is refused": standard(func(s *script) {

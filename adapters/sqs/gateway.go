@@ -1,16 +1,19 @@
 package sqs
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/valyala/bytebufferpool"
 	"github.com/valyala/fasthttp"
 )
 
@@ -145,7 +148,7 @@ func (g *Gateway) Server() *fasthttp.Server {
 		ErrorHandler:                 g.refuse,
 		Logger:                       logger(g.cfg.Failed),
 		ReadBufferSize:               headerMax,
-		MaxRequestBodySize:           2 * bodyMax, // more than bodyMax is read, so that the error arrives
+		StreamRequestBody:            true, // else memory is taken for the length that a client announces
 		ReadTimeout:                  time.Minute,
 		IdleTimeout:                  10 * time.Minute,
 		CloseOnShutdown:              true,
@@ -163,27 +166,54 @@ func (l logger) Printf(format string, args ...any) { l(fmt.Errorf(format, args..
 // refuse answers what is no request.
 func (g *Gateway) refuse(r *fasthttp.RequestCtx, err error) {
 	p, _ := protocolOf(r, nil) // nothing of it is decoded
-	f := malformed.of("the request is not valid HTTP, or has not arrived within a minute")
-	if errors.Is(err, fasthttp.ErrBodyTooLarge) {
-		f = tooLarge()
-	} else if _, is := errors.AsType[*fasthttp.ErrSmallBuffer](err); is {
+	f := incomplete()
+	if _, is := errors.AsType[*fasthttp.ErrSmallBuffer](err); is {
 		f = requestTooLarge.of("the header of a request has at most %d bytes", headerMax)
 	}
 	p.fail(r, rand.Text(), f)
+}
+
+func incomplete() *fault {
+	return malformed.of("the request is not valid HTTP, or has not arrived within a minute")
 }
 
 func tooLarge() *fault {
 	return requestTooLarge.of("the body of a request has at most %d bytes", bodyMax)
 }
 
+// readBody reads the body of a request. Memory grows with what arrives.
+func readBody(r *fasthttp.RequestCtx, body *bytebufferpool.ByteBuffer) error {
+	stream := r.RequestBodyStream()
+	if stream == nil {
+		return nil
+	}
+	announced := int64(r.Request.Header.ContentLength()) // less than 0: it is sent in chunks
+	if announced > 2*bodyMax {
+		return tooLarge()
+	}
+	n, err := body.ReadFrom(io.LimitReader(stream, bodyMax+1))
+	switch {
+	case n > bodyMax:
+		_, _ = io.CopyN(io.Discard, stream, bodyMax) // or the client, which still sends, would not see the error
+		return tooLarge()
+	case err != nil || n < announced:
+		return incomplete()
+	}
+	return nil
+}
+
 // serve answers a request of a client of SQS.
 func (g *Gateway) serve(r *fasthttp.RequestCtx) {
+	buffer := bytebufferpool.Get()
+	defer bytebufferpool.Put(buffer)
+	unread := readBody(r, buffer)
+	body := buffer.B
 	began := time.Now()
 	id := rand.Text()
 	name, code := "invalid", "ok"
 	defer func() { g.cfg.Observe(name, code, time.Since(began)) }()
-	body := r.PostBody()
 	p, err := protocolOf(r, body)
+	err = cmp.Or(unread, err)
 	defer func() { // the server does not recover
 		if v := recover(); v != nil {
 			g.cfg.Failed(fmt.Errorf("%s: %v\n%s", name, v, debug.Stack()))
@@ -193,9 +223,6 @@ func (g *Gateway) serve(r *fasthttp.RequestCtx) {
 			p.fail(r, id, f)
 		}
 	}()
-	if len(body) > bodyMax {
-		err = tooLarge()
-	}
 	var result any
 	if err == nil {
 		var act action

@@ -8,6 +8,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	json "github.com/go-json-experiment/json/v1" // encoding/json of a later Go: it decodes in a third of the time
 )
 
@@ -46,7 +48,8 @@ func (p *jsonProtocol) decode(into any) error {
 	if len(bytes.TrimSpace(p.body)) == 0 {
 		return nil
 	}
-	if err := json.Unmarshal(p.body, into); err != nil {
+	// What is no Unicode is refused: it would become U+FFFD, and so another text than was sent.
+	if err := jsonv2.Unmarshal(p.body, into, json.DefaultOptionsV1(), jsontext.AllowInvalidUTF8(false)); err != nil {
 		return malformed.of("the body is not valid: %v", plain(err))
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -334,8 +335,8 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	address := strings.TrimPrefix(serve(t, Config{}), "http://")
 	for request, want := range map[string]string{
 		"nonsense\r\n\r\n": "400 Bad Request",
-		"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: " + strings.Repeat("x", headerMax) + "\r\n\r\n":             "413 Request Entity Too Large",
-		"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: x\r\nContent-Length: " + fmt.Sprint(3*bodyMax) + "\r\n\r\n": "413 Request Entity Too Large",
+		"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: " + strings.Repeat("x", headerMax) + "\r\n\r\n":                                              "413 Request Entity Too Large",
+		"POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: x\r\nContent-Length: " + fmt.Sprint(3*bodyMax) + "\r\n\r\n" + strings.Repeat("x", headerMax): "413 Request Entity Too Large",
 	} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 		if err != nil {
@@ -349,6 +350,30 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 		if err != nil || line != "HTTP/1.1 "+want+"\r\n" {
 			t.Errorf("%.60q: %q, %v", request, line, err)
 		}
+	}
+}
+
+func TestMemoryIsForWhatHasArrived(t *testing.T) {
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(serve(t, Config{}), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: a\r\nX-Amz-Target: x\r\nContent-Length: %d\r\n\r\n{", bodyMax); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.1 400 Bad Request\r\n" {
+		t.Errorf("%q, %v", line, err)
+	}
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > bodyMax/4 {
+		t.Errorf("%d bytes for a body of which one has arrived", took)
 	}
 }
 
