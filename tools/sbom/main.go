@@ -98,7 +98,9 @@ func modulesOf(info *buildinfo.BuildInfo, beside []string) ([]cdx.Component, err
 		}
 		deps = append(deps, other.Deps...)
 	}
-	slices.SortFunc(deps, func(a, b *debug.Module) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version)) })
+	slices.SortFunc(deps, func(a, b *debug.Module) int {
+		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version))
+	})
 	var all []cdx.Component
 	for i, m := range deps {
 		if i == 0 || m.Path != deps[i-1].Path || m.Version != deps[i-1].Version {

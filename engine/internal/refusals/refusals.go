@@ -1,4 +1,4 @@
-// Package refusal has the errors with which the engine refuses a call. Its rooms wrap the same ones.
+// Package refusals has the errors with which the engine refuses a call. Its rooms wrap the same ones.
 package refusals
 
 import (
