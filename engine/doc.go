@@ -125,7 +125,8 @@
 //  20. Where a throttle has room for the class that is next, and is neither listed nor under the
 //     cursor of grant, no class waits in its line, except classes of a queue that has another class open there, or that has no waiting consumer
 //     under a throttle by cost. Room is reserved only for a claim, and only while the queue of
-//     the claim has a waiting consumer.
+//     the claim has a waiting consumer. The first claim at all throttles of its class is served once they have room, with
+//     what is reserved for later ones, unless its queue has a class open.
 //  21. A recurring message is in exactly one state: waiting for its next tick, making a message
 //     in the round in progress, or waiting for its bounded queue to be counted. Package cron checks this.
 //  22. Idle-key statistics are of keys without messages, at most one entry for each key, and

@@ -223,6 +223,7 @@ func (o *Order) Check(queues iter.Seq[*Queue], detached iter.Seq[*Detached], inU
 		}
 		if served && !t.listed && t != o.grants.throttle && o.NextTimer() > o.now {
 			o.checkRoom(t, bad)
+			t.checkClaim(o, bad)
 		}
 	}
 	o.checkInstances(bad)
@@ -292,6 +293,22 @@ func (t *throttle) checkOwner(bad Report) {
 	if t.shared || t.keys > 0 || k.class == nil || !k.class.scheduler.detached && (k.set == nil || !slices.Contains(k.set.set, t)) {
 		bad(17, "throttle %q is owned by a key that does not name it, or by several", t.name)
 	}
+}
+
+// checkClaim verifies that the first claim at a throttle is served once all throttles of its class have room, with what
+// is reserved for later ones (20). A queue with an open class delivers from that first, or waits for a key of it to be read.
+func (t *throttle) checkClaim(o *Order, bad Report) {
+	cl := t.firstClaim()
+	if cl == nil || cl.state != classWaiting || len(cl.draws) > 0 || cl.scheduler.queue.HasOpen() {
+		return
+	}
+	for i := range cl.flows {
+		other := cl.flows[i].throttle
+		if other.firstClaim() != cl || other.listed || other == o.grants.throttle || !other.admitsReserved(o.now, cl.need(&cl.flows[i])) {
+			return
+		}
+	}
+	bad(20, "a claim of %v at throttle %q has room at all of its throttles, and is not served", cl.scheduler.queue.owner, t.name)
 }
 
 // checkRoom verifies that no class waits in the line of a throttle that has room, or whose next

@@ -424,7 +424,7 @@ func (o *Order) usedRoom(t *throttle) {
 
 // demandChanged has throttles look again when the first consumer of a queue begins to wait, its
 // last one no longer waits, or it is paused or resumed: those that save tokens for the queue, or
-// do not, and those at which another claim is first now.
+// do not, and those at which another claim is first now, or its own one.
 func (o *Order) demandChanged(q *Queue) {
 	for _, t := range q.scheduler.saving {
 		o.list(t)
@@ -432,7 +432,7 @@ func (o *Order) demandChanged(q *Queue) {
 	o.host.Spend(len(q.scheduler.claiming))
 	for _, cl := range q.scheduler.claiming {
 		for i := range cl.flows {
-			if t := cl.flows[i].throttle; len(t.claims) > 1 {
+			if t := cl.flows[i].throttle; len(t.claims) > 1 || i == 0 { // one of them is enough to serve its own claim
 				o.list(t)
 			}
 		}

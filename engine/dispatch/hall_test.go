@@ -527,7 +527,7 @@ func random(seed uint64, size int) *hall {
 
 // TestTheRulesHoldInRandomPrograms has calls in any order, with steps that end at any point because their budget is spent.
 func TestTheRulesHoldInRandomPrograms(t *testing.T) {
-	seeds := 600
+	seeds := 1400 // 1066 and 1298 find what others do not
 	if testing.Short() {
 		seeds = 12
 	}

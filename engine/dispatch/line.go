@@ -291,11 +291,12 @@ func (o *Order) consumeRoom(cl *class, k *Key) {
 
 // block stops an open class: it waits in the line of a throttle that has no room for it. The
 // class gets a claim if other classes have passed it over (claims.go). If it has one, throttles that are reserved for
-// later claims look again.
+// later claims look again. Its turn goes to another class of the queue, unless it comes before all of them in the line:
+// else polls of a queue without demand would open and stop it in turns.
 func (o *Order) block(cl *class, full *flow) {
 	s := cl.scheduler
 	s.open.remove(cl)
-	o.resolve(cl)
+	turn := cl.endTurn()
 	cl.state, cl.stopped = classWaiting, s.round
 	for i := range cl.flows { // while it was open, they were listed for its claim in vain
 		if t := cl.flows[i].throttle; cl.claim != 0 && t.reservedFor != nil && t.reservedFor != cl {
@@ -303,6 +304,12 @@ func (o *Order) block(cl *class, full *flow) {
 		}
 	}
 	o.waitAt(cl, full)
+	if turn != nil {
+		if first, waits := turn.waiting.First(); waits && first != cl {
+			o.join(turn)
+			o.list(turn.throttle)
+		}
+	}
 	s.closed()
 }
 
@@ -353,16 +360,19 @@ func (o *Order) open(cl *class) {
 // resolve records that a class has used the turn that opened it, or will not use it. The entry
 // returns to the line if other classes of the queue wait there.
 func (o *Order) resolve(cl *class) {
-	e := cl.entry
-	if e == nil {
-		return
-	}
-	cl.entry = nil
-	e.eligible--
-	if e.waiting.Len() > 0 {
+	if e := cl.endTurn(); e != nil && e.waiting.Len() > 0 {
 		o.join(e)
 		o.list(e.throttle)
 	}
+}
+
+// endTurn forgets the turn that has opened the class, and returns its entry; nil: there was none.
+func (cl *class) endTurn() *entry {
+	e := cl.entry
+	if cl.entry = nil; e != nil {
+		e.eligible--
+	}
+	return e
 }
 
 // dropClass detaches a class of a purged queue from its throttles. It does not list them:

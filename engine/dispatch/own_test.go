@@ -186,3 +186,32 @@ func TestTokensAreNotSavedForAClassThatWaitsElsewhere(t *testing.T) {
 	}
 	h.sound(t)
 }
+
+// A poll of a queue without a waiting consumer asks each class that a throttle by cost stops at most a few times: they do not
+// open and stop each other until the step has no budget left.
+func TestAPollOfStoppedClassesTakesFewUnits(t *testing.T) {
+	h := newHall(nil)
+	q := h.queues[0]
+	for _, name := range []string{"tokens", "more", "else"} {
+		h.o.SetThrottle(name, Limits{Rate: 1, Burst: 10, ByCost: true})
+	}
+	h.put(h.queues[1], 1, Head{Cost: 10, Set: &Set{Names: []string{"tokens"}}})
+	h.put(h.queues[2], 2, Head{Cost: 1, Set: &Set{Names: []string{"more", "else"}}}) // so that they are throttles of classes
+	for i, names := range [][]string{{"tokens"}, {"tokens", "more"}, {"tokens", "else"}} {
+		h.put(q, uint64(i+3), Head{Cost: 5, Set: &Set{Names: names}})
+	}
+	if !h.deliver(h.queues[1], false) {
+		t.Fatal("a full bucket does not pay for a message")
+	}
+	for range 3 {
+		h.o.SetThrottle("tokens", Limits{Rate: 1, Burst: 10, ByCost: true}) // it looks again
+		before := h.units
+		if h.deliver(q, false) {
+			t.Fatal("an empty bucket pays for a message")
+		}
+		if spent := before - h.units; spent > 40 {
+			t.Fatalf("a poll takes %d units", spent)
+		}
+	}
+	h.sound(t)
+}
