@@ -292,10 +292,11 @@ type setInput struct {
 }
 
 func setQueueAttributes(c *call, in *setInput) error {
-	q, err := c.fresh(in.QueueURL)
+	q, unlock, err := c.locked(in.QueueURL)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	if len(in.Attributes) == 0 {
 		return missingParameter.of("The request must contain the parameter Attribute.Name.")
 	}

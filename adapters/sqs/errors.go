@@ -55,6 +55,7 @@ var (
 	invalidAction          = named("InvalidAction")
 	malformed              = coded("SerializationException", "MalformedQueryString")
 	requestTooLarge        = kind{"RequestTooLarge", "RequestTooLarge", http.StatusRequestEntityTooLarge}
+	clientGone             = kind{"ClientGone", "ClientGone", http.StatusRequestTimeout}
 	requestThrottled       = coded("RequestThrottled", "RequestThrottled")
 	accessDenied           = kind{"AccessDeniedException", "AccessDenied", http.StatusForbidden}
 	missingToken           = kind{"MissingAuthenticationToken", "MissingAuthenticationToken", http.StatusForbidden}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net"
 	"runtime/debug"
@@ -57,6 +58,9 @@ type Gateway struct {
 
 	mu      sync.Mutex
 	clients map[[2]string]*session // by user and password
+
+	seed    maphash.Seed
+	changes [64]sync.Mutex // of queues, by the hash of the name, see [call.lock]
 }
 
 // New returns a gateway. The error says what of cfg is not valid.
@@ -76,7 +80,7 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Failed == nil {
 		cfg.Failed = func(error) {}
 	}
-	g := &Gateway{cfg: cfg, acts: actions(), clients: map[[2]string]*session{}}
+	g := &Gateway{cfg: cfg, acts: actions(), clients: map[[2]string]*session{}, seed: maphash.MakeSeed()}
 	if cfg.KeysFile != "" {
 		keys, err := openKeys(cfg.KeysFile, cfg.Failed)
 		if err != nil {

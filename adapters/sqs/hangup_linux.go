@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp reports whether a client has closed its connection, which is seen also behind bytes that nobody has read.
+// hungUp reports whether a client has closed its connection, or its sending side. It reads nothing, so it also holds while bytes
+// that the client sent before have not been read.
 func hungUp(conn net.Conn) bool {
 	if t, is := conn.(*tls.Conn); is {
 		conn = t.NetConn()

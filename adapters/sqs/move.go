@@ -44,6 +44,8 @@ type taskHandle struct{ TaskHandle string }
 const moveRateMax = 500 // messages a second
 
 func startMove(c *call, in *startMoveInput) (*taskHandle, error) {
+	name, _ := queueOfARN(in.SourceArn) // moveSource says what of it is not valid
+	defer c.lock(name)()
 	q, err := c.moveSource(in.SourceArn)
 	if err != nil {
 		return nil, err
@@ -173,6 +175,7 @@ func cancelMove(c *call, in *taskHandle) (*cancelledMove, error) {
 	if err != nil || json.Unmarshal(b, &h) != nil || h.Queue == "" {
 		return nil, invalidParameter.of("The task handle is not valid.")
 	}
+	defer c.lock(h.Queue)()
 	q, err := c.look(h.Queue)
 	if err != nil || q.kept.Move == nil || q.kept.Move.StartedAt != h.StartedAt {
 		return nil, resourceNotFound.of("The task handle names no task that is running.")

@@ -102,7 +102,7 @@ func TestAPipelinerDoesNotWaitForAPipelineThatIsSlow(t *testing.T) {
 			synctest.Wait()
 		}
 		p.sends(t, "a")
-		time.Sleep(pipelineSlow + 1)
+		time.Sleep(pipelineSlow + 1) // on the clock of the bubble: it takes no time
 		go l.do(commands("c")...)
 		p.sends(t, "b", "c")
 		p.answer <- nil

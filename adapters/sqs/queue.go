@@ -3,6 +3,7 @@ package sqs
 import (
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"net/url"
 	"regexp"
@@ -155,7 +156,15 @@ func (c *call) forget(name string) {
 	delete(c.queues.byName, name)
 }
 
-// keep stores what is kept of a queue.
+// lock makes other requests that change what is kept of a queue wait until unlock is called: it is read, changed and stored as a
+// whole. Those of other gateways do not wait: the broker stores a value whatever it was before.
+func (c *call) lock(queue string) (unlock func()) {
+	mu := &c.gateway.changes[maphash.String(c.gateway.seed, queue)%uint64(len(c.gateway.changes))]
+	mu.Lock()
+	return mu.Unlock
+}
+
+// keep stores what is kept of a queue. It is locked.
 func (c *call) keep(name string, k kept) error {
 	text, err := json.Marshal(k)
 	if err != nil {
@@ -190,27 +199,34 @@ func createQueue(c *call, in *queueName) (*queueURL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q, err := c.look(in.QueueName); err == nil {
-		return c.existing(q, in.Attributes)
-	} else if faulty(err).kind != queueDoesNotExist {
-		return nil, err
+	defer c.lock(in.QueueName)()
+	q, err := c.look(in.QueueName)
+	if err != nil && faulty(err).kind == queueDoesNotExist {
+		err = c.create(s, in.Tags, fifo)
+		if err == nil {
+			return &queueURL{c.urlOf(in.QueueName)}, nil
+		}
+		if refusedAs(err, "QUEUEEXISTS") { // another gateway has made it meanwhile
+			q, err = c.look(in.QueueName)
+		}
 	}
-	text, err := json.Marshal(kept{Attributes: s.kept, Tags: in.Tags, ModifiedAt: time.Now().Unix()})
 	if err != nil {
 		return nil, err
 	}
-	// In one write, so that a request that is sent again after a crash finds both or none.
+	return c.existing(q, in.Attributes)
+}
+
+// create creates a queue, and what is kept of it, in one write: a request that is sent again after a crash finds both or none.
+func (c *call) create(s *settings, tags map[string]string, fifo bool) error {
+	text, err := json.Marshal(kept{Attributes: s.kept, Tags: tags, ModifiedAt: time.Now().Unix()})
+	if err != nil {
+		return err
+	}
 	p := c.client.TxPipeline()
-	made := p.Do(c.ctx, append([]any{"FILA.QUEUE", "CREATE", in.QueueName}, newQueue(s, fifo)...)...)
-	p.Do(c.ctx, "FILA.CONFIG", "SET", configKey(in.QueueName), text)
+	p.Do(c.ctx, append([]any{"FILA.QUEUE", "CREATE", s.queue}, newQueue(s, fifo)...)...)
+	p.Do(c.ctx, "FILA.CONFIG", "SET", configKey(s.queue), text)
 	_, err = p.Exec(c.ctx)
-	if refusedAs(made.Err(), "QUEUEEXISTS") { // another request has made it meanwhile
-		return createQueue(c, in)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &queueURL{c.urlOf(in.QueueName)}, nil
+	return err
 }
 
 // newQueue returns the options of a new queue: those of SQS, which retries at once and without end, and has no
@@ -270,6 +286,7 @@ func deleteQueue(c *call, in *queueURL) error {
 	if err != nil {
 		return err
 	}
+	defer c.lock(name)()
 	c.forget(name)
 	p := c.client.TxPipeline()
 	p.Do(c.ctx, "FILA.QUEUE", "DELETE", name, "FORCE")
@@ -419,10 +436,11 @@ type tagInput struct {
 const tagsMax = 50
 
 func tagQueue(c *call, in *tagInput) error {
-	q, err := c.fresh(in.QueueURL)
+	q, unlock, err := c.locked(in.QueueURL)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	if len(in.Tags) == 0 {
 		return missingParameter.of("The request must contain the parameter Tags.")
 	}
@@ -443,10 +461,11 @@ func tagQueue(c *call, in *tagInput) error {
 }
 
 func untagQueue(c *call, in *tagInput) error {
-	q, err := c.fresh(in.QueueURL)
+	q, unlock, err := c.locked(in.QueueURL)
 	if err != nil {
 		return err
 	}
+	defer unlock()
 	k := q.kept
 	k.Tags = maps.Clone(k.Tags)
 	for _, name := range in.TagKeys {
@@ -474,6 +493,19 @@ func (c *call) fresh(address string) (*queue, error) {
 		return nil, err
 	}
 	return c.look(name)
+}
+
+// locked locks a queue, by its URL, and reads it.
+func (c *call) locked(address string) (q *queue, unlock func(), err error) {
+	name, err := queueOfURL(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	unlock = c.lock(name)
+	if q, err = c.look(name); err != nil {
+		unlock()
+	}
+	return q, unlock, err
 }
 
 // fieldsOf returns the fields of a reply that is a map.

@@ -3,7 +3,6 @@ package sqs
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,13 +108,10 @@ func (c *call) lease(q *queue, args []any, until time.Time) ([]lease, error) {
 	}
 }
 
-// errGone is that a client is gone. Nothing sees it.
-var errGone = errors.New("the client is gone")
-
 // release returns messages whose client is gone.
 func (c *call) release(q *queue, leases []lease) error {
 	if len(leases) == 0 {
-		return errGone
+		return gone()
 	}
 	args := []any{"FILA.RELEASE", q.name}
 	for _, l := range leases {
@@ -126,7 +122,12 @@ func (c *call) release(q *queue, leases []lease) error {
 	if err := c.client.Do(ctx, args...).Err(); err != nil {
 		return err // they come back when their visibility timeout has passed
 	}
-	return errGone
+	return gone()
+}
+
+// gone is the error of a receive whose client is gone. One that has only closed its sending side sees it, and so do the metrics.
+func gone() *fault {
+	return clientGone.of("the client has closed its connection, or its sending side, while the receive waited")
 }
 
 // lease is a message as FILA.LEASE replies it.

@@ -45,7 +45,7 @@ func TestStopExecutesTasksQueuedBehindABlockedLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !lease.Done() || !behind.Done() {
-			t.Fatal("somebody has no answer")
+			t.Fatalf("Run has returned, and the lease is answered: %t, the enqueue: %t", lease.Done(), behind.Done())
 		}
 		if behind.Err() == nil && id == (engine.ID{}) {
 			t.Fatal("an enqueue was answered that never happened")
