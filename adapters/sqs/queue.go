@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -216,17 +217,14 @@ func createQueue(c *call, in *queueName) (*queueURL, error) {
 	return c.existing(q, in.Attributes)
 }
 
-// create creates a queue, and what is kept of it, in one write: a request that is sent again after a crash finds both or none.
+// create creates a queue. What is kept of it is stored first: if a crash prevents the rest, a request that is sent again stores it
+// again. It is no transaction: that takes one more right, and when MULTI is refused, go-redis gives the replies to the commands
+// after it to other requests.
 func (c *call) create(s *settings, tags map[string]string, fifo bool) error {
-	text, err := json.Marshal(kept{Attributes: s.kept, Tags: tags, ModifiedAt: time.Now().Unix()})
-	if err != nil {
+	if err := c.keep(s.queue, kept{Attributes: s.kept, Tags: tags, ModifiedAt: time.Now().Unix()}); err != nil {
 		return err
 	}
-	p := c.client.TxPipeline()
-	p.Do(c.ctx, append([]any{"FILA.QUEUE", "CREATE", s.queue}, newQueue(s, fifo)...)...)
-	p.Do(c.ctx, "FILA.CONFIG", "SET", configKey(s.queue), text)
-	_, err = p.Exec(c.ctx)
-	return err
+	return c.client.Do(c.ctx, append([]any{"FILA.QUEUE", "CREATE", s.queue}, newQueue(s, fifo)...)...).Err()
 }
 
 // newQueue returns the options of a new queue: those of SQS, which retries at once and without end, and has no
@@ -288,10 +286,10 @@ func deleteQueue(c *call, in *queueURL) error {
 	}
 	defer c.lock(name)()
 	c.forget(name)
-	p := c.client.TxPipeline()
-	p.Do(c.ctx, "FILA.QUEUE", "DELETE", name, "FORCE")
-	p.Do(c.ctx, "FILA.CONFIG", "DEL", configKey(name))
-	_, err = p.Exec(c.ctx)
+	err = c.client.Do(c.ctx, "FILA.QUEUE", "DELETE", name, "FORCE").Err()
+	if err == nil || refusedAs(err, "NOQUEUE") { // a crash may have prevented this before
+		err = cmp.Or(err, c.client.Do(c.ctx, "FILA.CONFIG", "DEL", configKey(name)).Err())
+	}
 	return err
 }
 

@@ -3,7 +3,6 @@ package sqs
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -66,20 +65,22 @@ func TestAQueueIsThatOfTheRequestThatCreatedIt(t *testing.T) {
 	})
 }
 
-// beforeTransactions calls a function before each transaction of a client.
-type beforeTransactions func()
+// beforeStored calls a function before each FILA.CONFIG SET of a client.
+type beforeStored func()
 
-func (beforeTransactions) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (beforeStored) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (beforeTransactions) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-
-func (f beforeTransactions) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if strings.EqualFold(cmds[0].Name(), "multi") {
+func (f beforeStored) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); args[0] == "FILA.CONFIG" && args[1] == "SET" {
 			f()
 		}
-		return next(ctx, cmds)
+		return next(ctx, cmd)
 	}
+}
+
+func (beforeStored) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 func TestAQueueThatAnotherGatewayCreatesMeanwhileIsAsGood(t *testing.T) {
@@ -90,7 +91,7 @@ func TestAQueueThatAnotherGatewayCreatesMeanwhileIsAsGood(t *testing.T) {
 	here, other := serveGateway(t, g), serve(t, Config{})
 	in := map[string]any{"QueueName": "meanwhile.fifo", "Attributes": map[string]string{"FifoQueue": "true", "ContentBasedDeduplication": "true"}}
 	meanwhile := 0
-	g.session(AccessKey{}).client.AddHook(beforeTransactions(func() {
+	g.session(AccessKey{}).client.AddHook(beforeStored(func() {
 		if _, failed := ask(t, other, "CreateQueue", in); failed != "" {
 			t.Error(failed)
 		}

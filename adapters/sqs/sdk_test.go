@@ -54,6 +54,7 @@ func keyedAt(t testing.TB, client redis.UniversalClient) string {
 	t.Helper()
 	for user, rules := range map[string][]any{
 		"gateway":  {"~*", "+@all"},
+		"admin":    {"%RW~sdk*", "+@admin", "+@produce", "+@consume", "+fila.queue|info", "+fila.config|get"},
 		"producer": {"%W~sdk*", "+@produce", "+fila.queue|info", "+fila.config|get"},
 	} {
 		if err := client.Do(t.Context(), append([]any{"ACL", "SETUSER", user, "ON", ">" + user + "-password"}, rules...)...).Err(); err != nil {
@@ -62,7 +63,8 @@ func keyedAt(t testing.TB, client redis.UniversalClient) string {
 	}
 	file := filepath.Join(t.TempDir(), "keys.json")
 	writeFile(t, file, `[{"access_key_id":"AKIA1","secret_access_key":"s1","user":"gateway","password":"gateway-password"},
-		{"access_key_id":"AKIA2","secret_access_key":"s2","user":"producer","password":"producer-password"}]`)
+		{"access_key_id":"AKIA2","secret_access_key":"s2","user":"producer","password":"producer-password"},
+		{"access_key_id":"AKIA3","secret_access_key":"s3","user":"admin","password":"admin-password"}]`)
 	return file
 }
 
@@ -229,6 +231,22 @@ func TestAnAccessKeyHasTheRightsOfItsUser(t *testing.T) {
 	}
 	if _, err := producer.CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("sdk-other")}); codeOf(err) != "AccessDenied" {
 		t.Errorf("a queue without the right: %v", err)
+	}
+}
+
+func TestAnAdministratorNeedsNoOtherRights(t *testing.T) {
+	ctx, admin := t.Context(), sdk(serve(t, Config{KeysFile: keyed(t)}), "AKIA3", "s3")
+	for range 2 {
+		made, err := admin.CreateQueue(ctx, &official.CreateQueueInput{QueueName: aws.String("sdk-administered"), Attributes: map[string]string{"DelaySeconds": "7"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := admin.DeleteQueue(ctx, &official.DeleteQueueInput{QueueUrl: made.QueueUrl}); err != nil {
+			t.Error(err)
+		}
+		if _, err := admin.GetQueueUrl(ctx, &official.GetQueueUrlInput{QueueName: aws.String("sdk-administered")}); codeOf(err) != "AWS.SimpleQueueService.NonExistentQueue" {
+			t.Error(err)
+		}
 	}
 }
 
