@@ -3,9 +3,12 @@ package sqs
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +23,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	official "github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
@@ -204,6 +208,35 @@ func TestRequestsAreVerified(t *testing.T) {
 	until(t, "the file is read again", func() bool { return list("AKIA9", "s9") == "" })
 	if got := list("AKIA1", "s1"); got != "InvalidClientTokenId" {
 		t.Error(got)
+	}
+}
+
+func TestTheActionIsSigned(t *testing.T) {
+	address := serve(t, Config{KeysFile: keyed(t)})
+	for _, fields := range []map[string]string{
+		{}, {"X-Amz-Target": "AmazonSQS.ListQueues"},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range fields {
+			r.Header.Set(name, value)
+		}
+		empty := sha256.Sum256(nil)
+		if err := v4.NewSigner().SignHTTP(t.Context(), aws.Credentials{AccessKeyID: "AKIA1", SecretAccessKey: "s1"}, r, hex.EncodeToString(empty[:]), "sqs", "us-east-1", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X-Amz-Target", "AmazonSQS.ListQueues")
+		reply, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reply.Body)
+		_ = reply.Body.Close()
+		if err != nil || (reply.StatusCode == http.StatusOK) != (len(fields) > 0) {
+			t.Errorf("signed with %v: %s %s %v", fields, reply.Status, text, err)
+		}
 	}
 }
 

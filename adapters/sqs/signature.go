@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +85,9 @@ func (f *keyFile) authenticate(r *fasthttp.RequestCtx, body []byte, now time.Tim
 		return AccessKey{}, signatureDoesNotMatch.of("Signature expired: %s is not within %v of the gateway's %s", at.Format(amzDate), skewMax, now.UTC().Format(amzDate))
 	}
 	want, err := f.sign(r, body, a, k.Secret, at)
+	if refused, is := errors.AsType[*fault](err); is {
+		return AccessKey{}, refused
+	}
 	if err != nil || subtle.ConstantTimeCompare([]byte(want), []byte(a.signature)) != 1 {
 		return AccessKey{}, signatureDoesNotMatch.of("the signature does not match: check the secret access key and how the request is signed")
 	}
@@ -97,22 +102,21 @@ func (f *keyFile) sign(r *fasthttp.RequestCtx, body []byte, a authorization, sec
 	}
 	address.Host = string(r.Request.Header.Host()) // as it was signed, r.Host is in lower case
 	again := &http.Request{Method: string(r.Method()), URL: address, Host: address.Host, Header: http.Header{}}
-	host, dated := false, false
 	for _, name := range a.signed {
 		switch name {
-		case "host":
-			host = true
+		case "host": // it is that of the address
 		case "content-length":
 			again.ContentLength = int64(len(body))
 		default:
-			dated = dated || name == "x-amz-date"
 			for _, value := range r.Request.Header.PeekAll(name) {
 				again.Header.Add(name, string(value))
 			}
 		}
 	}
-	if !host || !dated {
-		return "", incompleteSignature.of("host and x-amz-date must be signed")
+	for _, name := range []string{"host", "x-amz-date", "x-amz-target"} {
+		if len(r.Request.Header.Peek(name)) > 0 && !slices.Contains(a.signed, name) {
+			return "", incompleteSignature.of("%s must be signed", name)
+		}
 	}
 	sum := sha256.Sum256(body)
 	digest := hex.EncodeToString(sum[:])
