@@ -96,8 +96,8 @@ func (e *Engine) startJobs(jobs []engine.Jobs) {
 	for _, j := range jobs {
 		e.background.Go(func() {
 			if j.Search {
-				e.searching.Lock()
-				defer e.searching.Unlock()
+				e.searching <- struct{}{}
+				defer func() { <-e.searching }()
 				if e.isStopping() {
 					return
 				}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -118,4 +119,72 @@ func TestLookupsDelayNoWindowReads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// scanned is a store whose scans of messages wait until a gate is opened, and are counted.
+type scanned struct {
+	*storage.Memory
+	gate       chan struct{} // nil: they do not wait
+	began, now atomic.Int64  // scans that have begun, and those that wait
+}
+
+func (s *scanned) Scan(f storage.Family, from, to []byte) storage.Iterator {
+	if f == storage.Messages && s.gate != nil {
+		s.began.Add(1)
+		s.now.Add(1)
+		<-s.gate
+		s.now.Add(-1)
+	}
+	return s.Memory.Scan(f, from, to)
+}
+
+// Searches would take the processors from the loop and from connections if they ran all at the same time. When the engine
+// stops, what asks for those that have not begun is refused.
+func TestSearchesRunOneAtATimeUntilTheEngineStops(t *testing.T) {
+	store := &scanned{Memory: storage.NewMemory()}
+	bubble(t, engine.DefaultConfig(), store, func(e *loop.Engine) {
+		_ = ask(e, func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{NoDLQ: true}) })
+		if err := enqueueTo(t, e, "q"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		store.gate = make(chan struct{}) // inside the bubble
+		var tasks []*engine.Task
+		for n := range 4 {
+			req := &engine.Browse{Queue: "q", Count: 10, Filter: &engine.Filter{Payload: []byte("m")}}
+			tasks = append(tasks, &engine.Task{
+				Client: engine.NewClient(uint64(n+2), func() {}),
+				Call:   callFunc(func(tx *engine.Tx) error { _, _, err := tx.Browse(req); return err }),
+			})
+		}
+		answered := func() (n int) {
+			for _, t := range tasks {
+				if t.Done() && t.Err() == nil {
+					n++
+				}
+			}
+			return n
+		}
+		e.Submit(tasks)
+		for n := range 2 {
+			synctest.Wait()
+			if store.now.Load() != 1 || store.began.Load() != int64(n+1) || answered() != n {
+				t.Errorf("%d searches run, %d have begun, and %d of %d are answered", store.now.Load(), store.began.Load(), answered(), n)
+			}
+			store.gate <- struct{}{}
+		}
+		synctest.Wait()
+		e.Stop()
+		synctest.Wait()
+		close(store.gate)
+		synctest.Wait()
+		if store.began.Load() != 3 || answered() != 2 {
+			t.Errorf("%d searches have begun before the stop and after it, and %d are answered", store.began.Load(), answered())
+		}
+		for _, task := range tasks {
+			if !task.Done() || task.Err() != nil && !errors.Is(task.Err(), engine.ErrStopped) {
+				t.Errorf("done: %v, with %v", task.Done(), task.Err())
+			}
+		}
+	})
 }

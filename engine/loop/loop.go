@@ -72,7 +72,7 @@ type Engine struct {
 
 	wake       chan struct{}     // capacity 1: the loop has something to do
 	work       chan *engine.Work // to the committer; at most one is under way
-	searching  sync.Mutex        // held by the search that runs
+	searching  chan struct{}     // capacity 1: has what the search that runs has put in
 	background sync.WaitGroup    // committer, confirmer, dispatcher and off-loop jobs
 }
 
@@ -88,6 +88,7 @@ func New(cfg engine.Config, store engine.Store) (*Engine, error) {
 		cfg:      cfg, store: store, machine: machine, start: time.Now(),
 		events: mailbox.New[engine.Event](eventsMax), unconfirmed: mailbox.New[*engine.Task](0),
 		ready: make(chan struct{}), done: make(chan struct{}), wake: make(chan struct{}, 1), work: make(chan *engine.Work, 1),
+		searching: make(chan struct{}, 1),
 	}
 	if !cfg.Start.IsZero() {
 		e.start = cfg.Start
@@ -146,7 +147,7 @@ func (e *Engine) Submit(tasks []*engine.Task) {
 }
 
 // Settle waits until the results of all tasks that a client has submitted are public: the store
-// has what they have written. It returns ErrClientGone if gone is closed before.
+// has what they have written, unless they are refused. It returns ErrClientGone if gone is closed before.
 func (e *Engine) Settle(cl *engine.Client, gone <-chan struct{}) error {
 	public := make(chan struct{})
 	e.Submit([]*engine.Task{engine.NewSettling(cl, func() { close(public) })})

@@ -60,3 +60,42 @@ func TestWhatASyncThatFailsRefusesIsNotInALaterBatch(t *testing.T) {
 		t.Errorf("the store has the queues %q", names)
 	}
 }
+
+// A batch that the committer has and that is not with the store when the engine is halted never will be: another node
+// may lead.
+func TestAHaltedEngineCommitsNothingMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &syncedLater{Memory: storage.NewMemory(), verdicts: make(chan error)}
+		cfg := engine.DefaultConfig()
+		cfg.Sync = engine.SyncInterval
+		e, err := loop.New(cfg, store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		<-e.Ready()
+		<-time.After(cfg.SyncInterval)
+		synctest.Wait() // the sync is under way
+		create := &engine.Task{Call: callFunc(func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{NoDLQ: true}) })}
+		e.Submit([]*engine.Task{create})
+		synctest.Wait() // the committer has its work, after the sync
+		before := store.Clone()
+		cause := errors.New("term 2 has begun")
+		e.Halt(cause)
+		close(store.verdicts)
+		if err := <-ended; !errors.Is(err, cause) {
+			t.Errorf("Run returns %v", err)
+		}
+		if !create.Done() || !errors.Is(create.Err(), engine.ErrTakeover) {
+			t.Errorf("done: %v, answered with %v", create.Done(), create.Err())
+		}
+		for name, s := range map[string]*storage.Memory{"before": before, "after": store.Memory} {
+			it := s.Scan(storage.Queues, nil, nil)
+			if it.Seek(nil) {
+				t.Errorf("%s the halt the store has a queue", name)
+			}
+			it.Close()
+		}
+	})
+}
