@@ -76,3 +76,36 @@ func (n *takenBackups) Take(name string) (string, error) {
 	*n++
 	return name, nil
 }
+
+// A refusal may tell of what is not in the store: the queue that another command of a lost batch has created. Its client
+// would take that as settled.
+func TestRefusalsOfALostBatchAreMisconf(t *testing.T) {
+	w := newWorld(t, nil)
+	create := func(name string) *Task {
+		return &Task{Client: NewClient(1, func() {}), Call: callFunc(func(tx *Tx) error { return tx.CreateQueue(name, QueueOptions{NoDLQ: true}) })}
+	}
+	cut := []*Task{create("cut"), create("cut")}
+	w.core.turn(w.Now(), cut)
+	work := w.machine.Cut()
+	open := []*Task{create("open"), create("open"), create("cut")}
+	w.core.turn(w.Now(), open)
+	tasks, _ := work.Conclude(work.Take(), errBlind)
+	w.release(tasks)
+	w.inBackground(w.machine.CommitFailed(work, errBlind))
+	w.Do()
+	for i, task := range append(cut, open...) {
+		if !task.Done() || !errors.Is(task.Err(), ErrMisconf) || !errors.Is(task.Err(), errBlind) {
+			t.Errorf("task %d is done: %v, with %v", i, task.Done(), task.Err())
+		}
+	}
+	if err := w.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	w.must(func(tx *Tx) error {
+		names, err := tx.Queues()
+		if len(names) != 0 {
+			t.Errorf("the store has the queues %q", names)
+		}
+		return err
+	})
+}

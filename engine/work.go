@@ -67,12 +67,11 @@ func (w *Work) Conclude(tasks []*Task, err error) (public, unconfirmed []*Task) 
 	return tasks, nil
 }
 
-// refuse gives ErrMisconf to the tasks that have no error of their own.
+// refuse gives ErrMisconf to tasks whose batch is not in the store. A refusal is replaced as well: it may tell of what
+// another task of the batch has written.
 func refuse(tasks []*Task, cause error) {
 	for _, t := range tasks {
-		if t.err == nil {
-			t.err = fmt.Errorf("%w: %w", ErrMisconf, cause)
-		}
+		t.err = fmt.Errorf("%w: %w", ErrMisconf, cause)
 	}
 }
 
