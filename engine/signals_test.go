@@ -11,6 +11,7 @@ import (
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 func (w *world) signal(subject, name string, v float64) {
@@ -44,7 +45,7 @@ func TestAnAdditionIsInTheStoreBeforeItsReply(t *testing.T) {
 		t.Errorf("after a crash there are %v", got)
 	}
 	w.must(func(tx *Tx) error { _, err := tx.DeleteSignals("acme", ""); return err })
-	if got := stored(t, store); got != "" {
+	if got := storetest.Signals(t, store); got != "" {
 		t.Errorf("the store still has %s", got)
 	}
 }
@@ -54,15 +55,15 @@ func TestWhatIsRecordedIsWrittenByTheCheckpoint(t *testing.T) {
 	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.SignalCheckpoint = 10 * time.Second })
 	w.queue("q", recording())
 	w.enqueue("q", "acme", "a")
-	if got := stored(t, store); got != "" {
+	if got := storetest.Signals(t, store); got != "" {
 		t.Errorf("at once the store has %s", got)
 	}
 	w.Advance(9999 * time.Millisecond)
-	if got := stored(t, store); got != "" {
+	if got := storetest.Signals(t, store); got != "" {
 		t.Errorf("before the checkpoint the store has %s", got)
 	}
 	w.Advance(time.Millisecond)
-	if got := stored(t, store); got != "acme/enqueued" {
+	if got := storetest.Signals(t, store); got != "acme/enqueued" {
 		t.Errorf("after the checkpoint the store has %q", got)
 	}
 	if at := w.core.signals.next(w.core); at != never {
@@ -196,7 +197,7 @@ func TestMoreSignalsThanTheLimitPushOutTheOldest(t *testing.T) {
 		w.Advance(time.Second)
 		w.signal("s", name, 1)
 	}
-	if got := stored(t, store); got != "s/a s/c s/d" {
+	if got := storetest.Signals(t, store); got != "s/a s/c s/d" {
 		t.Errorf("the store has %s", got)
 	}
 	var st Stats
@@ -206,7 +207,7 @@ func TestMoreSignalsThanTheLimitPushOutTheOldest(t *testing.T) {
 	}
 	lower := openWorld(t, store, w.Now(), limited(1))
 	lower.Do()
-	if got := stored(t, store); got != "s/d" {
+	if got := storetest.Signals(t, store); got != "s/d" {
 		t.Errorf("with a lower limit the store has %s", got)
 	}
 	lower.must(func(tx *Tx) error { st = tx.Stats(); return nil })
@@ -268,7 +269,7 @@ func TestACheckpointIsWrittenInSlices(t *testing.T) {
 		}
 	}
 	w.Do()
-	if got := len(strings.Fields(stored(t, store))); got != n {
+	if got := len(strings.Fields(storetest.Signals(t, store))); got != n {
 		t.Errorf("%d signals are stored", got)
 	}
 	if took := w.core.out.committed - commits; took < 3 {

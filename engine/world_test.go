@@ -130,22 +130,6 @@ func minutely(o CatchUp) Cron {
 	return Cron{Name: "m", Expression: "* * * * *", CatchUp: o, Message: Enqueue{Queue: "q", Payload: []byte("x")}}
 }
 
-// stored returns the subjects and names that the store has.
-func stored(t *testing.T, store *storage.Memory) string {
-	t.Helper()
-	it := store.Scan(storage.Signals, nil, nil)
-	defer it.Close()
-	var all []string
-	for ok := it.Seek(nil); ok; ok = it.Next() {
-		subject, name, err := storage.ParseSignalKey(it.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, subject+"/"+name)
-	}
-	return strings.Join(all, " ")
-}
-
 func recording() QueueOptions {
 	return QueueOptions{Given: queueset.Given{queueset.Signals: 1}}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/engine/loop"
 	"github.com/faisca/fila/storage"
+	"github.com/faisca/fila/storage/storetest"
 )
 
 // fullStore is a store on a disk with simulated space.
@@ -161,7 +162,7 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 		}
 	})
 	const before, after = "default/enqueued", "default/acked default/enqueued default/work_ms"
-	if got := stored(t, store.Memory); got != before {
+	if got := storetest.Signals(t, store.Memory); got != before {
 		t.Fatalf("a stop wrote the signals %q, want %q", got, before)
 	}
 	store.space.Store(false)
@@ -181,7 +182,7 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 		was := balance(e)
 		ackOne(e)
 		<-time.After(2*cfg.SignalCheckpoint + 2*time.Hour)
-		if got := stored(t, store.Memory); got != before {
+		if got := storetest.Signals(t, store.Memory); got != before {
 			t.Errorf("a full store got the signals %q", got)
 		}
 		if n := balance(e); n != was {
@@ -189,7 +190,7 @@ func TestAFullStoreGetsNoCheckpointOfSignalsAndNoRefills(t *testing.T) {
 		}
 		store.space.Store(true)
 		<-time.After(2*cfg.RetryInterval + 2*cfg.SignalCheckpoint)
-		if got := stored(t, store.Memory); got != after {
+		if got := storetest.Signals(t, store.Memory); got != after {
 			t.Errorf("with space the store has the signals %q, want %q", got, after)
 		}
 		if n := balance(e); n != 300 {

@@ -1,14 +1,11 @@
 package loop_test
 
 import (
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
-	"github.com/faisca/fila/storage"
 )
 
 type callFunc func(tx *engine.Tx) error
@@ -63,22 +60,6 @@ func (scripts) Load(_ hook.Caller, kind hook.Kind, source string) (hook.Hook, er
 
 func (scripts) Restore(kind hook.Kind, source string) (hook.Hook, error) {
 	return textHook{kind, source}, nil
-}
-
-// stored returns the subjects and names that the store has.
-func stored(t *testing.T, store *storage.Memory) string {
-	t.Helper()
-	it := store.Scan(storage.Signals, nil, nil)
-	defer it.Close()
-	var all []string
-	for ok := it.Seek(nil); ok; ok = it.Next() {
-		subject, name, err := storage.ParseSignalKey(it.Key())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, subject+"/"+name)
-	}
-	return strings.Join(all, " ")
 }
 
 func recording() engine.QueueOptions {
