@@ -299,12 +299,11 @@ func (t *throttle) checkOwner(bad Report) {
 // is reserved for later ones (20). A queue with an open class delivers from that first, or waits for a key of it to be read.
 func (t *throttle) checkClaim(o *Order, bad Report) {
 	cl := t.firstClaim()
-	if cl == nil || cl.state != classWaiting || len(cl.draws) > 0 || cl.scheduler.queue.HasOpen() {
+	if cl == nil || !cl.claimFits(o.now) || cl.state != classWaiting || len(cl.draws) > 0 || cl.scheduler.queue.HasOpen() {
 		return
 	}
 	for i := range cl.flows {
-		other := cl.flows[i].throttle
-		if other.firstClaim() != cl || other.listed || other == o.grants.throttle || !other.admitsReserved(o.now, cl.need(&cl.flows[i])) {
+		if other := cl.flows[i].throttle; other.listed || other == o.grants.throttle {
 			return
 		}
 	}

@@ -148,10 +148,21 @@ func (t *throttle) nextClaim() *class {
 	if cl == nil && len(t.claims) > 0 {
 		cl = t.claims[0] // its queue may get demand
 	}
-	if cl == nil || !cl.flowAt(t).hasSlot() {
+	if cl == nil || !t.slotsBeside(0) { // it takes over what is reserved
 		return nil
 	}
 	return cl
+}
+
+// claimFits reports whether the class has a claim that is first at all of its throttles, and all of them have room for it,
+// with what is reserved for later ones.
+func (cl *class) claimFits(now int64) bool {
+	for i := range cl.flows {
+		if s := &cl.flows[i]; s.throttle.firstClaim() != cl || !s.throttle.admitsReserved(now, cl.need(s)) {
+			return false
+		}
+	}
+	return cl.claim != 0
 }
 
 // advanceClaim advances the first claim at a throttle if it is the first one at all of its

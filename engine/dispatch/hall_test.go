@@ -527,12 +527,17 @@ func random(seed uint64, size int) *hall {
 
 // TestTheRulesHoldInRandomPrograms has calls in any order, with steps that end at any point because their budget is spent.
 func TestTheRulesHoldInRandomPrograms(t *testing.T) {
-	seeds := 1400 // 1066 and 1298 find what others do not
+	seeds := uint64(600)
 	if testing.Short() {
 		seeds = 12
 	}
+	rare := []uint64{1066, 1298, 9683, 20203} // each has found a claim that was not served
 	delivered := 0
-	for seed := range uint64(seeds) {
+	for n := range seeds + uint64(len(rare)) {
+		seed := n
+		if n >= seeds {
+			seed = rare[n-seeds]
+		}
 		h := random(seed, 3500)
 		if h.run(); len(h.faults) > 0 {
 			t.Fatalf("seed %d, %d bytes before the end, throttles %v: %q", seed, len(h.program), h.limits, h.faults)
@@ -540,7 +545,7 @@ func TestTheRulesHoldInRandomPrograms(t *testing.T) {
 		delivered += h.delivered
 	}
 	t.Logf("%d deliveries in %d programs", delivered, seeds)
-	if delivered < 40*seeds {
+	if delivered < int(40*seeds) {
 		t.Errorf("%d deliveries in %d programs: this shows little", delivered, seeds)
 	}
 }

@@ -290,20 +290,18 @@ func (o *Order) consumeRoom(cl *class, k *Key) {
 }
 
 // block stops an open class: it waits in the line of a throttle that has no room for it. The
-// class gets a claim if other classes have passed it over (claims.go). If it has one, throttles that are reserved for
-// later claims look again. Its turn goes to another class of the queue, unless it comes before all of them in the line:
-// else polls of a queue without demand would open and stop it in turns.
+// class gets a claim if other classes have passed it over (claims.go). If it has one that fits, that is served next: the
+// room is saved or reserved for others, which come after it. Its turn goes to another class of the queue, unless it comes
+// before all of them in the line: else polls of a queue without demand would open and stop it in turns.
 func (o *Order) block(cl *class, full *flow) {
 	s := cl.scheduler
 	s.open.remove(cl)
 	turn := cl.endTurn()
 	cl.state, cl.stopped = classWaiting, s.round
-	for i := range cl.flows { // while it was open, they were listed for its claim in vain
-		if t := cl.flows[i].throttle; cl.claim != 0 && t.reservedFor != nil && t.reservedFor != cl {
-			o.list(t)
-		}
-	}
 	o.waitAt(cl, full)
+	if cl.claimFits(o.now) { // while it was open, its throttles were listed for its claim in vain; one of them is enough
+		o.list(cl.flows[0].throttle)
+	}
 	if turn != nil {
 		if first, waits := turn.waiting.First(); waits && first != cl {
 			o.join(turn)

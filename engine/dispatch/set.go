@@ -84,7 +84,7 @@ func (o *Order) arm(t *throttle) {
 		if tokens := t.required(t.nextNeed()) + t.reserved; t.line.Len() > 0 && t.slotsBeside(t.reservedSlots()) && !t.holds(o.now, tokens) {
 			at = min(at, t.holdsAt(o.now, tokens))
 		}
-		if cl := t.nextClaim(); cl != nil { // it takes over what is reserved for a later one
+		if cl := t.nextClaim(); cl != nil {
 			if tokens := t.required(cl.need(cl.flowAt(t))); !t.holds(o.now, tokens) {
 				at = min(at, t.holdsAt(o.now, tokens))
 			}
