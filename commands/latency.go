@@ -54,7 +54,7 @@ func latencyReport(l *telemetry.Latency) string {
 	var b strings.Builder
 	for _, name := range l.Names() {
 		samples, longest := l.History(name)
-		fmt.Fprintf(&b, "%s: %d seconds with one of at least %d ms, the longest took %d ms, the last one at %s. %s\n", name, len(samples), after,
+		fmt.Fprintf(&b, "%s: %d ms or more in %d of the seconds kept, the longest %d ms, the last time at %s. %s\n", name, after, len(samples),
 			longest.Milliseconds(), time.Unix(samples[len(samples)-1].At, 0).UTC().Format(time.RFC3339), advice[name])
 	}
 	if b.Len() == 0 {

@@ -495,7 +495,7 @@ func TestLatencyKeepsTheLongestOfEachSecond(t *testing.T) {
 		"2) 1) \"turn\"\n   2) "+at(1)+"\n   3) (integer) 110\n   4) (integer) 110", "LATENCY", "LATEST")
 	ask("1) 1) "+at(0)+"\n   2) (integer) 300\n2) 1) "+at(1)+"\n   2) (integer) 150", "LATENCY", "HISTORY", "commit")
 	ask("(empty array)", "LATENCY", "HISTORY", "command")
-	if got := c.do("LATENCY", "DOCTOR"); !strings.Contains(got, "commit: 2 seconds") || !strings.Contains(got, "turn: 1 seconds") {
+	if got := c.do("LATENCY", "DOCTOR"); !strings.Contains(got, "in 2 of the seconds kept, the longest 300 ms") || !strings.Contains(got, "in 1 of the seconds kept, the longest 110 ms") {
 		t.Errorf("the doctor overlooks something: %s", got)
 	}
 	ask("(integer) 1", "LATENCY", "RESET", "turn", "nosuch")

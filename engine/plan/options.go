@@ -67,7 +67,7 @@ func checkBatch(set *queueset.Values) error {
 	case set[queueset.Batch] == 0:
 		return nil
 	case set[queueset.BatchWait] == 0:
-		return fmt.Errorf("%w: BATCH needs BATCHWAIT, after which a key delivers what it has; give it in milliseconds", refusals.ErrInvalid)
+		return fmt.Errorf("%w: BATCH needs BATCHWAIT, the time after which a key delivers what it has", refusals.ErrInvalid)
 	case set[queueset.Ordered] > 0:
 		return fmt.Errorf("%w: a queue with ORDERED delivers one message of a key at a time and has no BATCH", refusals.ErrInvalid)
 	}
