@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/integration/kit"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // passage is a block of a document: a session of redis-cli, a program or another file that the
@@ -258,7 +259,7 @@ func (r *reader) run(s step) {
 	})
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(testkit.Patience())
 	var err error
 	for ended := false; !ended; {
 		select {
@@ -276,7 +277,7 @@ func (r *reader) run(s step) {
 			interrupted = false
 		}
 		if late {
-			err = fmt.Errorf("it did not end within a minute")
+			err = fmt.Errorf("it did not end within %v", testkit.Patience())
 			break
 		}
 	}

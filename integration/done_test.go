@@ -2,12 +2,9 @@ package integration_test
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/faisca/fila/integration/kit"
-	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestWhatIsDoneIsTheSameForAllClients: in both protocols, and after a kill while a message is leased and once it is done.
@@ -54,28 +51,4 @@ func keptDone(s *speaker, q string) {
 	if n := done("COUNT 10"); n != 0 {
 		s.Errorf("%d messages are done after a purge", n)
 	}
-}
-
-// TestWhatIsDoneThroughAFollower: it is known after a failover, too, and what was said about progress is not.
-func TestWhatIsDoneThroughAFollower(t *testing.T) {
-	t.Parallel()
-	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
-	leader := n.Leader()
-	follower := n.Follower()
-	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
-	s.says("OK", "FILA.QUEUE CREATE q KEEPDONE 3600000")
-	id, second := s.id("q first"), s.id("q second KEY other")
-	receipts := s.out("q", "first", "second")
-	if !strings.HasPrefix(receipts[0], id) {
-		slices.Reverse(receipts)
-	}
-	s.says("1", "FILA.ACK q "+receipts[0])
-	s.run("FILA.EXTEND q " + receipts[1] + " 60000 PROGRESS half")
-	s.has("status pending progress half", "FILA.RESULT q "+second)
-	kit.Kill(t, leader.Broker)
-	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
-	s.has("status done", "FILA.GET q "+id)
-	s.has("status pending progress <nil>", "FILA.RESULT q "+second)
-	s.says("1", "FILA.ACK q "+receipts[1])
-	s.has("status done key other", "FILA.GET q "+second)
 }

@@ -101,25 +101,6 @@ func keysThatGather(s *speaker, q string) {
 	}
 }
 
-// TestBatchesThroughAFollower: keys gather on after a failover, and leases of one key pass through a follower.
-func TestBatchesThroughAFollower(t *testing.T) {
-	t.Parallel()
-	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
-	leader, follower := n.Leader(), n.Follower()
-	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
-	s.says("OK", "FILA.QUEUE CREATE q BATCH 2 BATCHWAIT 3600000")
-	for _, m := range []string{"a1", "b1", "b2", "b3"} {
-		s.id("q " + m + " KEY " + m[:1])
-	}
-	s.batch("FILA.LEASE q COUNT 5 SAMEKEY", "b1", "b2", "b3")
-	s.batch("FILA.LEASE q COUNT 5 SAMEKEY")
-	kit.Kill(t, leader.Broker)
-	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
-	s.batch("FILA.LEASE q COUNT 5 SAMEKEY")
-	s.id("q a2 KEY a")
-	s.batch("FILA.MLEASE 1 q SAMEKEY COUNT 5", "a1", "a2")
-}
-
 // TestNoBatchIsMixedOrLostUnderKills has producers and workers on a queue that gathers while the broker is killed:
 // no lease has two keys or more messages than were asked for, each acknowledged message is delivered, and none waits for ever.
 func TestNoBatchIsMixedOrLostUnderKills(t *testing.T) {

@@ -120,27 +120,6 @@ func whatGroupsRefuse(s *speaker, n string) {
 	})
 }
 
-// TestGroupsThroughAFollower: a group that was opened through a follower is done with the next leader.
-func TestGroupsThroughAFollower(t *testing.T) {
-	t.Parallel()
-	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
-	leader, follower := n.Leader(), n.Follower()
-	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
-	s.says("OK", "FILA.QUEUE CREATE q")
-	s.says("1", "FILA.GROUP OPEN g q all")
-	s.id("q a GROUP g")
-	s.id("q b GROUP g")
-	s.says("2", "FILA.GROUP SEAL g")
-	receipts := s.out("q", "a", "b")
-	s.says("1", "FILA.ACK q "+receipts[0])
-	kit.Kill(t, leader.Broker)
-	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
-	s.has("state sealed members 2 pending 1 done 1", "FILA.GROUP GET g")
-	s.says("1", "FILA.ACK q "+receipts[1])
-	s.has("state done pending 0 done 2", "FILA.GROUP GET g")
-	s.out("q", "all")
-}
-
 // TestGroupsAreDoneOnceUnderKills has workers end the members of groups, some of which die and are redriven, while the
 // broker is killed: the message of each group is enqueued once, with counts that are exact.
 func TestGroupsAreDoneOnceUnderKills(t *testing.T) {

@@ -54,24 +54,3 @@ func ownRetries(s *speaker, q string) {
 	s.says("OK", "FILA.KEY SET "+q+" small MAXDEPTH 0")
 	s.id(q + " b KEY small")
 }
-
-// TestRetriesOfAMessageThroughAFollower: they hold after a failover, too.
-func TestRetriesOfAMessageThroughAFollower(t *testing.T) {
-	t.Parallel()
-	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
-	leader := n.Leader()
-	follower := n.Follower()
-	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
-	s.says("OK", "FILA.QUEUE CREATE q MAXATTEMPTS 1 BACKOFF 0")
-	s.says("OK", "FILA.KEY SET q default MAXDEPTH 2")
-	id := s.id("q often MAXATTEMPTS 2")
-	receipt := s.out("q", "often")[0]
-	kit.Kill(t, leader.Broker)
-	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
-	s.has("action retry attempt 2", "FILA.NACK q "+receipt)
-	s.has("max_attempts 2 attempt 2", "FILA.GET q "+id)
-	s.has("max_depth 2", "FILA.KEY GET q default")
-	s.id("q second")
-	s.says("MAXDEPTH", "FILA.ENQUEUE q third")
-	s.has("action dlq", "FILA.NACK q "+s.out("q", "often", "second")[0])
-}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/integration/kit"
-	"github.com/faisca/fila/internal/testkit"
 )
 
 // TestUseSettlesThrottlesForAllClients: what an ack or a nack has used is settled in throttles by cost, in both
@@ -43,27 +42,4 @@ func settledUse(s *speaker, q, throttle string) {
 	level(500)
 	s.says("1", "FILA.ACK "+q+" "+second+" USED 700")
 	level(300)
-}
-
-// TestUseSettlesThrottlesThroughAFollower: after a failover, the buckets of the next leader are full, and get nothing back
-// of earlier leases.
-func TestUseSettlesThrottlesThroughAFollower(t *testing.T) {
-	t.Parallel()
-	n := kit.ServeNodes(t, "--storage.lease_lag_ms", "0")
-	leader, follower := n.Leader(), n.Follower()
-	s := &speaker{t, wires(t, follower.Addr())[3], follower.Broker}
-	s.says("OK", "FILA.QUEUE CREATE q")
-	s.says("OK", "FILA.THROTTLE SET t RATE 0.000000001 BURST 1000 BY COST")
-	s.id("q a COST 600 THROTTLE t")
-	s.says("1", "FILA.ACK q "+s.out("q", "a")[0]+" USED 200")
-	s.has("tokens 800", "FILA.THROTTLE GET t")
-	s.id("q b COST 600 THROTTLE t")
-	receipt := s.out("q", "b")[0]
-	kit.Kill(t, leader.Broker)
-	testkit.Eventually(t, "another node leads", func() bool { return fmt.Sprint(s.run("DBSIZE")) == "2" })
-	s.has("tokens 1000", "FILA.THROTTLE GET t")
-	s.id("q c COST 300 THROTTLE t")
-	s.out("q", "c")
-	s.says("1", "FILA.ACK q "+receipt+" USED 100")
-	s.has("tokens 700", "FILA.THROTTLE GET t")
 }

@@ -2,8 +2,10 @@ package kit
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/internal/testkit"
@@ -32,10 +34,12 @@ func ServeNodes(tb testing.TB, args ...string) *Cluster {
 	return ServeNodesIn(tb, Homes(tb, 3), harness.Same(args...))
 }
 
-// ServeNodesIn is ServeNodes with the directory of each node, and arguments by node.
+// ServeNodesIn is ServeNodes with the directory of each node, and arguments by node. A leader stays one on a busy machine
+// unless the arguments have the time of an election.
 func ServeNodesIn(tb testing.TB, homes []string, args harness.Arguments) *Cluster {
 	tb.Helper()
-	nodes, err := harness.NewDirectCluster(Binary(tb), homes, args)
+	election := []string{"--cluster.election_ms", strconv.FormatInt(testkit.Slowed(400*time.Millisecond).Milliseconds(), 10)}
+	nodes, err := harness.NewDirectCluster(Binary(tb), homes, func(id string) []string { return slices.Concat(election, args(id)) })
 	if err != nil {
 		tb.Fatal(err)
 	}

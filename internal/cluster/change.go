@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,7 +185,7 @@ func (n *Node) transferTo(ctx context.Context, node string) error {
 		case !m.Voter || m.Learner:
 			return fmt.Errorf("node %s does not vote, so it cannot lead", node)
 		case !n.answers(m):
-			return fmt.Errorf("node %s does not answer: %s", node, m.Refusal)
+			return fmt.Errorf("node %s does not answer: %s", node, cmp.Or(m.Refusal, "nothing was heard of it for a moment"))
 		case !m.Writable:
 			return fmt.Errorf("the store of node %s takes no writes", node)
 		case m.Late > silentAfter*n.cfg.Pace.Watch: // Raft itself sends the last ones

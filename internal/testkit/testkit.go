@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -33,6 +35,23 @@ func Patience() time.Duration {
 		panic(fmt.Sprintf("%s is %q: it must be a factor above 0 and up to 1000", patienceVariable, text))
 	}
 	return time.Duration(float64(patience) * factor)
+}
+
+// Slowed returns a time after which what a test has started takes others for gone, such as the one after which nodes elect
+// another leader: d, and on a busy machine longer by as many processes as share a processor, at most five times. It is four
+// times as long where the load is not known.
+func Slowed(d time.Duration) time.Duration {
+	const unknown, most = 4, 5
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return unknown * d
+	}
+	lately, _, _ := strings.Cut(string(text), " ")
+	load, err := strconv.ParseFloat(lately, 64)
+	if err != nil {
+		return unknown * d
+	}
+	return time.Duration(float64(d) * min(max(load/float64(runtime.NumCPU()), 1), most))
 }
 
 // The time between two looks of Eventually: at first as short as a look is, then longer, so that waiting
