@@ -217,8 +217,11 @@ func (o *Order) mayReserve(cl *class, s *flow) bool {
 // unless it has none to give. It takes over the reservation of another class.
 func (o *Order) reserve(cl *class, s *flow) {
 	t := s.throttle
-	if s.reserved {
-		t.reserved = t.required(cl.need(s)) // the next message of the class may be another one now
+	if s.reserved { // the next message of the class may be another one now
+		was := t.reserved
+		if t.reserved = t.required(cl.need(s)); t.reserved < was {
+			o.list(t)
+		}
 		return
 	}
 	if other := t.reservedFor; other != nil {
