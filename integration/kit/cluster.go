@@ -34,12 +34,12 @@ func ServeNodes(tb testing.TB, args ...string) *Cluster {
 	return ServeNodesIn(tb, Homes(tb, 3), harness.Same(args...))
 }
 
-// ServeNodesIn is ServeNodes with the directory of each node, and arguments by node. A leader stays one on a busy machine
-// unless the arguments have the time of an election.
+// ServeNodesIn is ServeNodes with the directory of each node, and arguments by node. On a busy machine a leader stays one,
+// and commands wait longer for the next, unless the arguments have these times.
 func ServeNodesIn(tb testing.TB, homes []string, args harness.Arguments) *Cluster {
 	tb.Helper()
-	election := []string{"--cluster.election_ms", strconv.FormatInt(testkit.Slowed(400*time.Millisecond).Milliseconds(), 10)}
-	nodes, err := harness.NewDirectCluster(Binary(tb), homes, func(id string) []string { return slices.Concat(election, args(id)) })
+	pace := []string{"--cluster.election_ms", slowed(400 * time.Millisecond), "--cluster.wait_ms", slowed(2 * time.Second)}
+	nodes, err := harness.NewDirectCluster(Binary(tb), homes, func(id string) []string { return slices.Concat(pace, args(id)) })
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -54,6 +54,9 @@ func ServeNodesIn(tb testing.TB, homes []string, args harness.Arguments) *Cluste
 }
 
 // leads is the log line of a node that has taken over.
+// slowed is a default of the configuration, longer on a busy machine, in milliseconds.
+func slowed(d time.Duration) string { return strconv.FormatInt(testkit.Slowed(d).Milliseconds(), 10) }
+
 var leads = regexp.MustCompile(`"term":(\d+)[^\n]*"this node leads the cluster"`)
 
 // Leader returns the node that has begun to lead last, by what the nodes log.
