@@ -327,7 +327,7 @@ func TestANameIsNotGivenTwice(t *testing.T) {
 		}
 		twinNet.listens("twin", port.Addr().String())
 		n, err := New(Config{
-			ID: twin, Name: "test", Peers: peers, Dir: filepath.Join(t.TempDir(), "cluster"), Election: testkit.Slowed(testElection), LogBytes: 4 << 20,
+			ID: twin, Name: "test", Peers: peers, Dir: filepath.Join(t.TempDir(), "cluster"), Election: testkit.Slowed(testElection, 5), LogBytes: 4 << 20,
 			Store: newMemory(), Path: filepath.Join(t.TempDir(), "store"), Pace: Pace{Ask: 1e7, Watch: 1e7},
 		}, port)
 		if err != nil {

@@ -235,7 +235,7 @@ type running struct {
 
 func newTrial(t *testing.T, nodes ...string) *trial {
 	t.Helper()
-	c := &trial{t: t, nodes: map[string]*running{}, election: testkit.Slowed(testElection), logBytes: 4 << 20, records: make(chan *record)}
+	c := &trial{t: t, nodes: map[string]*running{}, election: testkit.Slowed(testElection, 5), logBytes: 4 << 20, records: make(chan *record)}
 	c.net, c.peers = newNetwork(t, nodes...)
 	for _, id := range nodes {
 		c.nodes[id] = &running{dir: t.TempDir(), store: newMemory(), files: &faultyFiles{VFS: fs.New()}}

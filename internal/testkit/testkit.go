@@ -38,10 +38,10 @@ func Patience() time.Duration {
 }
 
 // Slowed returns a time after which what a test has started takes others for gone, such as the one after which nodes elect
-// another leader: d, and on a busy machine longer by as many processes as share a processor, at most five times. It is four
+// another leader: d, and on a busy machine longer by as many processes as share a processor, up to most times d. It is four
 // times as long where the load is not known.
-func Slowed(d time.Duration) time.Duration {
-	const unknown, most = 4, 5
+func Slowed(d time.Duration, most float64) time.Duration {
+	const unknown = 4
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return unknown * d
