@@ -53,10 +53,12 @@ func ServeNodesIn(tb testing.TB, homes []string, args harness.Arguments) *Cluste
 	return c
 }
 
-// leads is the log line of a node that has taken over.
 // slowed is a default of the configuration, longer on a busy machine, in milliseconds.
-func slowed(d time.Duration) string { return strconv.FormatInt(testkit.Slowed(d, 10).Milliseconds(), 10) }
+func slowed(d time.Duration) string {
+	return strconv.FormatInt(testkit.Slowed(d, 10).Milliseconds(), 10)
+}
 
+// leads is the log line of a node that has taken over.
 var leads = regexp.MustCompile(`"term":(\d+)[^\n]*"this node leads the cluster"`)
 
 // Leader returns the node that has begun to lead last, by what the nodes log.
