@@ -157,12 +157,15 @@ func (t *throttle) nextClaim() *class {
 // claimFits reports whether the class has a claim that is first at all of its throttles, and all of them have room for it,
 // with what is reserved for later ones.
 func (cl *class) claimFits(now int64) bool {
+	if cl.claim == 0 {
+		return false
+	}
 	for i := range cl.flows {
 		if s := &cl.flows[i]; s.throttle.firstClaim() != cl || !s.throttle.admitsReserved(now, cl.need(s)) {
 			return false
 		}
 	}
-	return cl.claim != 0
+	return true
 }
 
 // advanceClaim advances the first claim at a throttle if it is the first one at all of its
