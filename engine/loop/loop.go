@@ -58,8 +58,9 @@ type Engine struct {
 	busy     bool         // a batch is with the committer
 	released int          // number of tasks of the last commit
 
+	stalled bool // the commit under way has taken stallAfter, see stall.go; written by the loop, guarded by mu
+
 	// Owned by the loop:
-	stalled     bool          // the commit under way has taken stallAfter, see stall.go
 	commitBegan time.Duration // reading of Elapsed when it was handed over
 	inFlight    *engine.Work  // with the committer; mu guards its tasks
 	held        int64         // bytes that Config.Held was last called with
