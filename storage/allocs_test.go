@@ -17,6 +17,15 @@ func TestAppendingAMessageAllocatesOnce(t *testing.T) {
 	}
 }
 
+// Millions of records may be in memory.
+func TestARecordTakesLittleMoreMemoryThanItsBytes(t *testing.T) {
+	m := &storage.Message{Payload: make([]byte, 100)}
+	record := m.Append(nil)
+	if unused := cap(record) - len(record); unused > 10 {
+		t.Errorf("%d bytes of memory for a record of %d", cap(record), len(record))
+	}
+}
+
 func TestDecodingLikeAnotherAllocatesNoThrottles(t *testing.T) {
 	like := &storage.Meta{Throttles: []string{"api", "tenant:acme"}}
 	decode := func(throttles []string) float64 {

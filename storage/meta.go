@@ -82,8 +82,21 @@ const (
 )
 
 // sizeMax returns an upper bound of the bytes that Meta takes in a record.
-func (m *Meta) sizeMax() int {
-	n := 2*fieldMax + len(m.Unique) + len(m.Body) + 11*numberMax
+func (m *Meta) sizeMax() (n int) {
+	for _, given := range [...]bool{m.Charge != 0, m.Weight != 0, m.Cost != 0, m.ExpiresAt != 0, m.MemberOf != 0, m.Died, m.UntilLease, m.Rewritten} {
+		if given {
+			n += numberMax
+		}
+	}
+	if m.Retries != nil {
+		n += 3 * numberMax
+	}
+	if m.Body != (ID{}) {
+		n += fieldMax + len(m.Body)
+	}
+	if m.Unique != "" {
+		n += fieldMax + len(m.Unique)
+	}
 	for _, names := range [][]string{m.Throttles, m.Budgets} {
 		for _, name := range names {
 			n += fieldMax + len(name)

@@ -124,9 +124,13 @@ const (
 )
 
 // sizeMax returns an upper bound of the bytes that Append appends, so that one allocation
-// suffices. A field that it forgets costs another one and nothing else.
+// suffices. A field that it forgets costs another one and nothing else. It counts what the message has and no more: its
+// record stays in memory until it is delivered.
 func (m *Message) sizeMax() int {
-	n := fieldMax + len(m.Payload) + m.Meta.sizeMax() + numberMax
+	n := fieldMax + len(m.Payload) + m.Meta.sizeMax()
+	if m.ReadyAt != 0 {
+		n += numberMax
+	}
 	for _, h := range m.Headers {
 		n += 3*fieldMax + len(h.Name) + len(h.Value)
 	}
