@@ -369,7 +369,7 @@ func aclSave() Spec {
 	return Spec{
 		Name: "SAVE", Group: "server", Since: "6.0.0", Complexity: "O(N) where N is the number of users", Returns: "status",
 		Summary:  "Writes the users to auth.acl_file, atomically.",
-		Differs:  "In a cluster, where users need not be saved, it writes the file of the node to which the client is connected.",
+		Differs:  "In a cluster, where users need not be saved, it writes the file of the node to which the client is connected, with the users that are in force there.",
 		Flags:    aclFlags("admin"),
 		Examples: []Example{{"ACL SAVE", "(error) ERR no file for users is set: see auth.acl_file"}},
 		Local: func(s *Session, _ *input, w *resp.Writer) error {

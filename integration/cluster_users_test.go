@@ -159,6 +159,7 @@ func TestTheFileOfUsersOfANode(t *testing.T) {
 		testkit.Eventually(t, "the users of the file of the leader are in force at "+id, func() bool { return n.may(id, "of-"+leader, "p", "PING") && !n.may(id, "made", "p", "PING") })
 	}
 	kit.Do(t, kit.Connect(t, n.Node(other).Addr(), 3), "ACL", "SETUSER", "saved", "on", ">p", "+@all")
+	testkit.Eventually(t, "the user is in force at "+other, func() bool { return n.may(other, "saved", "p", "PING") })
 	kit.Do(t, kit.Connect(t, n.Node(other).Addr(), 3), "ACL", "SAVE")
 	if text, err := os.ReadFile(files[other]); err != nil || !strings.Contains(string(text), "user saved on #") || !strings.Contains(string(text), "user of-"+leader) {
 		t.Errorf("%s, %v", text, err)
