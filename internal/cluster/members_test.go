@@ -254,14 +254,10 @@ func TestANodeThatIsNotNeededIsNotMadeAVoter(t *testing.T) {
 	c, done := choosing(t, 3, "a", "b", "c", "d")
 	spare := c.spare()
 	refused(t, c.nodes[c.first()].node.Voter(t.Context(), spare), "3 voters, as many as it needs", "make one of them a learner")
-	if err := c.nodes[c.first()].node.Learner(t.Context(), spare); err != nil { // it was not one by name
-		t.Fatal(err)
-	}
+	c.operated(spare+" a learner by name, too", func(n *Node) error { return n.Learner(t.Context(), spare) })
 	refused(t, c.nodes[c.first()].node.Learner(t.Context(), c.follower()), "2 voters would be left")
 	// Its record goes with it: the next node of its name is another one.
-	if err := c.nodes[c.first()].node.Remove(t.Context(), spare); err != nil {
-		t.Fatal(err)
-	}
+	c.removed(c.first(), spare)
 	if err := c.ended(spare); err == nil || !strings.Contains(err.Error(), "was removed") {
 		t.Error(err)
 	}
