@@ -4,8 +4,11 @@ import (
 	"net"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/integration/kit"
 )
 
 // play executes the commands of a session and compares the replies. Ids and times vary: each id in
@@ -89,5 +92,21 @@ func typed(t *testing.T, addr, command string) []string {
 	if err != nil {
 		t.Fatalf("redis-cli (make setup-tests installs it): %v\n%s", err, out)
 	}
-	return strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+	if last := len(lines) - 1; last > 0 && took().MatchString(lines[last]) {
+		lines = lines[:last]
+	}
+	return lines
 }
+
+func TestTheTimeThatRedisCLIWritesIsNoPartOfTheReply(t *testing.T) {
+	t.Parallel()
+	addr := kit.Serve(t, "--storage.engine", "memory").Addr()
+	typed(t, addr, "FILA.QUEUE CREATE q")
+	if got := typed(t, addr, "FILA.LEASE q BLOCK 600"); !slices.Equal(got, []string{"(empty array)"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// took finds the time that redis-cli writes behind a reply for which it has waited half a second or longer.
+func took() *regexp.Regexp { return regexp.MustCompile(`^\(\d+\.\d\ds\)$`) }
