@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -97,20 +96,26 @@ func tiers(ctx context.Context, args []string) (passed bool, err error) {
 	return r.phases(ctx, chosen, o.lanes)
 }
 
-// repository returns the root of the checkout that the program is run in.
+// repository returns the root of the sources that the program is run in, a checkout or an archive: the directory above
+// that has the module and its main package.
 func repository() (string, error) {
-	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
-	if err == nil {
-		return strings.TrimSpace(string(out)), nil
-	}
-	root, err := os.Getwd() // an archive of the sources, from its root
+	from, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
-		return "", fmt.Errorf("run it from the root of the sources: %w", err)
+	for dir := from; ; dir = filepath.Dir(dir) {
+		if isFile(filepath.Join(dir, "go.mod")) && isFile(filepath.Join(dir, "main.go")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%s is not within the sources of Fila: run it from their root", from)
+		}
 	}
-	return root, nil
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // choose returns the phases of these names with what they need, in the order of the tier.

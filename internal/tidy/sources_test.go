@@ -104,7 +104,7 @@ func sources(t *testing.T) []source {
 func skipped(dir string) bool {
 	name := path.Base(dir)
 	return dir != "." && strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" ||
-		dir == "tools" || dir == "bin" || dir == "data"
+		dir == "tools" || dir == "bin" || dir == "data" || dir == "dist" || dir == "site"
 }
 
 // root returns the directory of go.mod.
