@@ -365,3 +365,9 @@ func TestTestsOfTheStoreWithGoroutinesRunUnderTheDetector(t *testing.T) {
 		t.Error("none was found")
 	}
 }
+
+func TestTheBindingOfTheProgramIsNotThatOfThePhases(t *testing.T) {
+	if got := withoutBinding("-buildvcs=false '-modfile=/a b/.cache/bindings/v1.10.1.mod'"); got != "-buildvcs=false" {
+		t.Errorf("GOFLAGS are %q", got)
+	}
+}
