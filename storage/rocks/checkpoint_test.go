@@ -108,16 +108,13 @@ func wantWindow(t *testing.T, dir string) int64 {
 }
 
 // A process may end while it opens a checkpoint for the first time: RocksDB has made its lock then, and not
-// yet a log.
+// yet a log. The checkpoint has none either, unless RocksDB is 9 or newer.
 func TestACheckpointOpensAfterAnOpeningThatWasNotCompleted(t *testing.T) {
 	s := openAt(t, newDir(t))
 	put(t, s, storage.Messages, "a", "1")
 	dir := filepath.Join(t.TempDir(), "copy")
 	if err := s.Checkpoint(dir); err != nil {
 		t.Fatal(err)
-	}
-	if logs, err := filepath.Glob(filepath.Join(dir, "*.log")); err != nil || len(logs) > 0 {
-		t.Fatalf("logs %v, %v", logs, err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "LOCK"), nil, 0o600); err != nil {
 		t.Fatal(err)
