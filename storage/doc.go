@@ -82,8 +82,8 @@
 //
 // A new field takes a field of the struct, a line of its method fields, from which encoding
 // and decoding follow (codec.go), a line of fila.proto, and a value in the complete record
-// of golden_test.go. The tests compare the four; a field of a message whose size depends on
-// its value is added to Message.sizeMax or Meta.sizeMax as well.
+// of golden_test.go. The tests compare the four; a field of a message is added to
+// Message.sizeMax or Meta.sizeMax as well.
 //
 // A message that was published to several queues may refer to a body. Its record then has no payload
 // and no headers: the body, which has these fields of a Message, and the record after it are the whole
