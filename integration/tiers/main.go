@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -69,9 +68,6 @@ func tiers(ctx context.Context, args []string) (passed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := os.Setenv("GOFLAGS", withoutBinding(os.Getenv("GOFLAGS"))); err != nil {
-		return false, err
-	}
 	p, err := newProject(ctx, root, o.lanes)
 	if err != nil {
 		return false, err
@@ -115,12 +111,6 @@ func repository() (string, error) {
 			return "", fmt.Errorf("%s is not within the sources of Fila: run it from their root", from)
 		}
 	}
-}
-
-// withoutBinding drops the go.mod of a binding that tools/env has chosen for the program itself. Phases that need one call
-// tools/env, and those of other modules would take it for theirs.
-func withoutBinding(flags string) string {
-	return strings.TrimSpace(regexp.MustCompile(`'-modfile=[^']*'`).ReplaceAllString(flags, ""))
 }
 
 func isFile(name string) bool {

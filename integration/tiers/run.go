@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -242,7 +243,7 @@ func (r *run) command(ctx context.Context, p phase) result {
 	defer log.Close()
 	out := newReader(log)
 	cmd := exec.CommandContext(ctx, p.args[0], p.args[1:]...)
-	cmd.Dir, cmd.Env = filepath.Join(r.root, p.dir), append(os.Environ(), p.env...)
+	cmd.Dir, cmd.Env = filepath.Join(r.root, p.dir), slices.Concat(os.Environ(), []string{"GOFLAGS=" + withoutBinding(os.Getenv("GOFLAGS"))}, p.env)
 	cmd.Stdout, cmd.Stderr = out, out
 	// An interrupt ends what the phase has started with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -264,6 +265,12 @@ func (r *run) command(ctx context.Context, p phase) result {
 		res.failure = fmt.Appendf(res.failure, "%s: %v; its whole output is in %s\n", p.name, err, log.Name())
 	}
 	return res
+}
+
+// withoutBinding drops from GOFLAGS the go.mod of a binding to RocksDB that tools/env has chosen for the runner. Phases that
+// need one call tools/env themselves, and those of other modules would be built with the dependencies of Fila.
+func withoutBinding(flags string) string {
+	return strings.TrimSpace(regexp.MustCompile(`'-modfile=[^']*'`).ReplaceAllString(flags, ""))
 }
 
 // event is a line of `go test -json`.
