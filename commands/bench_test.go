@@ -5,7 +5,6 @@ package commands
 import (
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"syscall"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/faisca/fila/engine"
 	"github.com/faisca/fila/internal/ops/tracing"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
 )
 
@@ -50,7 +50,7 @@ func parsing(t *testing.T, args []string) float64 {
 	s := newServer(t, nil)
 	c := s.connect("").session
 	words := commandsOf(args)[0].Args
-	return testing.AllocsPerRun(200, func() {
+	return testkit.Allocations(200, func() {
 		cmd, rest, err := c.handler.table.Lookup(words)
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +80,7 @@ func TestRenderingAllocatesWithinItsBudget(t *testing.T) {
 		{"ack", 0, &ackCall{}},
 	} {
 		var w resp.Writer // it keeps what is written: now and then it grows, less than once a run
-		n := testing.AllocsPerRun(200, func() {
+		n := testkit.Allocations(200, func() {
 			if err := x.call.Render(s.handler, &w); err != nil {
 				t.Fatal(err)
 			}
@@ -317,11 +317,7 @@ func TestTracingAllocatesOnlyForSampledMessages(t *testing.T) {
 		for range 20 {
 			c.cycle(t)
 		}
-		least := math.Inf(1) // the collector empties pools, and a run then allocates what was in them
-		for range 5 {
-			least = min(least, testing.AllocsPerRun(20, func() { c.cycle(t) })/messages)
-		}
-		return least
+		return testkit.Allocations(100, func() { c.cycle(t) }) / messages
 	}
 	off := allocations(1, false)
 	for name, n := range map[string]float64{"switched off, no message sampled": allocations(0, false), "switched on, no message sampled": allocations(0, true)} {
@@ -338,7 +334,7 @@ func TestTracingAllocatesOnlyForSampledMessages(t *testing.T) {
 func TestACommandAsksOnceWhetherTracingIsOn(t *testing.T) {
 	s := newServer(t, nil)
 	p := &pending{session: s.connect("").session, call: &ackCall{}}
-	if n := testing.AllocsPerRun(100, p.trace); n != 0 || p.traced {
+	if n := testkit.Allocations(100, p.trace); n != 0 || p.traced {
 		t.Errorf("%v allocations, traced: %v", n, p.traced)
 	}
 }

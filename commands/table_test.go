@@ -20,6 +20,7 @@ import (
 	"github.com/faisca/fila/internal/broker/compat"
 	"github.com/faisca/fila/internal/command"
 	"github.com/faisca/fila/internal/ops/telemetry"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func everyCommand() []*entry { return command.New(table()).All }
@@ -195,7 +196,7 @@ func TestLookupIgnoresCaseAndAllocatesNothing(t *testing.T) {
 	if c := r.Find(name); c == nil || c.Name != "fila.enqueue" {
 		t.Fatal("not found")
 	}
-	if n := testing.AllocsPerRun(100, func() { r.Find(name) }); n != 0 {
+	if n := testkit.Allocations(100, func() { r.Find(name) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	for _, name := range []string{"", "fila", "fila.enqueue ", "fila.enqueue\x00", strings.Repeat("x", command.NameMax), strings.Repeat("x", command.NameMax+1)} {

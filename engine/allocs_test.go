@@ -3,6 +3,8 @@ package engine
 import (
 	"testing"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // Budgets of allocations. Unlike times, counts are the same on every machine. A change that
@@ -15,9 +17,9 @@ import (
 const cycleAllocations = 4.0
 
 func TestACycleAllocatesWithinItsBudget(t *testing.T) {
-	const runs = 50
+	const warmUp, runs = 20, 50
 	l := newLoad(t, 100, 4)
-	sets := make([][]*Task, 0, runs+20)
+	sets := make([][]*Task, 0, warmUp+runs+testkit.Rounds)
 	for range cap(sets) {
 		l.prepare()
 		sets = append(sets, l.tasks)
@@ -37,10 +39,10 @@ func TestACycleAllocatesWithinItsBudget(t *testing.T) {
 			l.Do(&Task{Call: ack})
 		}
 	}
-	for range 19 {
+	for range warmUp {
 		cycle()
 	}
-	per := testing.AllocsPerRun(runs, cycle) / turnTasks
+	per := testkit.Allocations(runs, cycle) / turnTasks
 	if per > cycleAllocations {
 		t.Errorf("%.2f allocations a message, the budget is %g", per, cycleAllocations)
 	}
@@ -51,7 +53,7 @@ func TestACycleAllocatesWithinItsBudget(t *testing.T) {
 const waitAllocations = 1.5
 
 func TestAWaitingLeaseAllocatesWithinItsBudget(t *testing.T) {
-	const runs = 50
+	const warmUp, runs = 20, 50
 	allocations := func(waits bool) float64 {
 		l := newLoad(t, 4, 0)
 		clients := make([]*Client, turnTasks)
@@ -62,7 +64,7 @@ func TestAWaitingLeaseAllocatesWithinItsBudget(t *testing.T) {
 			leases, enqueues, acks []*Task
 			leased                 []*leaseTask
 		}
-		sets := make([]set, runs+20)
+		sets := make([]set, warmUp+runs+testkit.Rounds)
 		for i := range sets {
 			l.prepare()
 			s := &sets[i]
@@ -94,10 +96,10 @@ func TestAWaitingLeaseAllocatesWithinItsBudget(t *testing.T) {
 			}
 			l.Do(s.acks...)
 		}
-		for range 19 {
+		for range warmUp {
 			cycle()
 		}
-		return testing.AllocsPerRun(runs, cycle) / turnTasks
+		return testkit.Allocations(runs, cycle) / turnTasks
 	}
 	found, waited := allocations(false), allocations(true)
 	t.Logf("%.2f allocations for a message that is found, %.2f for one that is waited for", found, waited)

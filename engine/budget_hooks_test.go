@@ -10,6 +10,7 @@ import (
 
 	"github.com/faisca/fila/internal/hook"
 	"github.com/faisca/fila/internal/queueset"
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -453,7 +454,7 @@ func TestASnapshotDoesNotCopyBudgets(t *testing.T) {
 	w := newWorld(t, nil)
 	turn := func() float64 {
 		n := 0
-		return testing.AllocsPerRun(5, func() {
+		return testkit.Allocations(5, func() {
 			n++
 			w.must(func(tx *Tx) error {
 				if err := tx.SetBudget("new", &BudgetOptions{Debt: int64(n)}); err != nil {

@@ -5,6 +5,8 @@ package resp
 import (
 	"bytes"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // The race detector allocates on its own.
@@ -21,7 +23,7 @@ func TestReadingAPipelineAllocatesWithinItsBudget(t *testing.T) {
 	r := newReader(newStreamSource(source), p, DefaultLimits())
 	r.authenticated = true
 	defer r.release()
-	n := testing.AllocsPerRun(200, func() {
+	n := testkit.Allocations(200, func() {
 		source.Reset(in)
 		for left := commands; left > 0; {
 			cmds, err := r.next(handleMax)

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -13,7 +14,7 @@ import (
 
 func TestAppendingAMessageAllocatesOnce(t *testing.T) {
 	once := func(what string, m *storage.Message) {
-		if n := testing.AllocsPerRun(100, func() { _ = m.Append(nil) }); n > 1 {
+		if n := testkit.Allocations(100, func() { _ = m.Append(nil) }); n > 1 {
 			t.Errorf("%s: %v allocations", what, n)
 		}
 	}
@@ -44,7 +45,7 @@ func TestDecodingLikeAnotherAllocatesNoThrottles(t *testing.T) {
 	decode := func(throttles []string) float64 {
 		enc := (&storage.Message{Payload: []byte("x"), Meta: storage.Meta{Throttles: throttles}}).Append(nil)
 		var m storage.Message
-		return testing.AllocsPerRun(100, func() { _ = m.DecodeLike(enc, like) })
+		return testkit.Allocations(100, func() { _ = m.DecodeLike(enc, like) })
 	}
 	if without, with := decode(nil), decode(like.Throttles); with > without {
 		t.Errorf("%v allocations with throttles, %v without", with, without)

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -74,7 +75,7 @@ func TestABatchIsAppendedToAnother(t *testing.T) {
 func TestBuildingABatchThatHasItsMemoryAllocatesNothing(t *testing.T) {
 	var b storage.Batch
 	key, value := make([]byte, 40), make([]byte, 256)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testkit.Allocations(100, func() {
 		b.Reset()
 		for range 64 {
 			b.Put(storage.Messages, key, value)

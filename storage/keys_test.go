@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/storage"
 )
 
@@ -276,7 +277,7 @@ func TestAnIDLeadsToItsRecord(t *testing.T) {
 			}
 		}
 	}
-	if allocs := testing.AllocsPerRun(100, func() { _, _ = storage.ParseID([]byte("018f5e8a-7c00-7abc-8def-0123456789ab")) }); allocs > 0 {
+	if allocs := testkit.Allocations(100, func() { _, _ = storage.ParseID([]byte("018f5e8a-7c00-7abc-8def-0123456789ab")) }); allocs > 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }

@@ -3,6 +3,8 @@ package window
 import (
 	"testing"
 	"unsafe"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // item is a message in memory.
@@ -80,7 +82,7 @@ func TestWindowsMoveOutOfTheirMemoryAndBack(t *testing.T) {
 func TestAMessageInMemoryAllocatesNothing(t *testing.T) {
 	var w Window[*item]
 	m := at(1)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testkit.Allocations(100, func() {
 		w.Add(m, m.p, true, 100)
 		w.Request(50)
 		w.Changed(w.Pop().p)

@@ -14,6 +14,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func reading(text string) *reader {
@@ -99,7 +101,7 @@ func TestAReplyIsBoundedInDepthAndMemory(t *testing.T) {
 
 func TestMemoryGrowsWithWhatHasArrived(t *testing.T) {
 	for _, text := range []string{"$1000000000\r\nabc", "*1000000000\r\n:1\r\n", "%1000000000\r\n:1\r\n"} {
-		allocated := testing.AllocsPerRun(1, func() {
+		allocated := testkit.Allocations(1, func() {
 			r := &reader{r: bufio.NewReader(strings.NewReader(text)), bytesMax: 2 << 30}
 			if _, _, err := r.frame(); err == nil {
 				t.Errorf("%q was read", text)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestParseIntHasOneFormForOneNumber(t *testing.T) {
@@ -46,7 +48,7 @@ func TestNameCacheKeepsNothingLongAndConfusesNothing(t *testing.T) {
 	}
 	name := []byte("orders")
 	c.get(name)
-	if n := testing.AllocsPerRun(100, func() { c.get(name) }); n != 0 {
+	if n := testkit.Allocations(100, func() { c.get(name) }); n != 0 {
 		t.Errorf("%v allocations for a known name", n)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/faisca/fila/internal/testkit"
 	"github.com/faisca/fila/resp"
 )
 
@@ -209,7 +210,7 @@ func TestLookupAndScanAllocateNothing(t *testing.T) {
 	table := New([]spec{local("A", Arg{Name: "queue", Type: Key}, Arg{Name: "n", Type: Integer, Token: "COUNT", Optional: true})})
 	line := words("A orders COUNT 7")
 	var in Input
-	n := testing.AllocsPerRun(100, func() {
+	n := testkit.Allocations(100, func() {
 		c, rest, err := table.Lookup(line)
 		if err == nil {
 			err = in.Scan(&c.Syntax, rest)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/internal/histogram"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // bucketOf returns the bucket of a duration by its definition, with logarithms.
@@ -174,7 +175,7 @@ func TestASharedHistogramCountsWhatAllGoroutinesObserve(t *testing.T) {
 func TestObservingAllocatesNothing(t *testing.T) {
 	var h histogram.Histogram
 	var s histogram.Shared
-	if n := testing.AllocsPerRun(100, func() { h.Observe(time.Second); s.Observe(time.Second) }); n != 0 {
+	if n := testkit.Allocations(100, func() { h.Observe(time.Second); s.Observe(time.Second) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

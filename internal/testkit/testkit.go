@@ -117,6 +117,21 @@ func Context(tb testing.TB) context.Context {
 	return ctx
 }
 
+// Rounds is how often Allocations counts.
+const Rounds = 5
+
+// Allocations returns how many allocations a call of f makes, as testing.AllocsPerRun counts them, in the
+// least of five rounds which share the runs. One round alone would also count what other goroutines of the
+// process allocate meanwhile, such as the last ones of the test before, or what refills a pool that the
+// collector emptied. It calls f once more in each round, before the count begins.
+func Allocations(runs int, f func()) float64 {
+	least := testing.AllocsPerRun(max(runs/Rounds, 1), f)
+	for range Rounds - 1 {
+		least = min(least, testing.AllocsPerRun(max(runs/Rounds, 1), f))
+	}
+	return least
+}
+
 // AtLength skips a test in a short run. It is for tests that take long and rarely find what the others do
 // not: `make test` leaves them out, `make prove` runs them.
 func AtLength(tb testing.TB) {

@@ -72,3 +72,19 @@ func TestOneVariableScalesPatience(t *testing.T) {
 		}()
 	}
 }
+
+// Another goroutine that allocates for a while, as one that an earlier test left, is not counted.
+func TestAllocationsAreThoseOfTheFunction(t *testing.T) {
+	calls := 0
+	kept := make([][]byte, 0, 1000)
+	if n := Allocations(50, func() {
+		if calls++; calls <= 30 { // three of the five rounds
+			for range 7 {
+				kept = append(kept, make([]byte, 1000))
+			}
+		}
+		kept = append(kept, make([]byte, 1000))
+	}); n != 1 || calls != 55 {
+		t.Errorf("%v allocations in %d calls, want 1 in 55", n, calls)
+	}
+}

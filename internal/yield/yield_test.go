@@ -1,6 +1,10 @@
 package yield
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
+)
 
 func TestAPollAllocatesNothing(t *testing.T) {
 	p, err := NewPoll()
@@ -8,7 +12,7 @@ func TestAPollAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if n := testing.AllocsPerRun(100, p.Wait); n > 0 {
+	if n := testkit.Allocations(100, p.Wait); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestItemsComeInTheirOrderAndAllAtOnce(t *testing.T) {
@@ -74,7 +76,7 @@ func TestAnExchangeOfSlicesAllocatesNothing(t *testing.T) {
 	items, spare := []int{1, 2, 3}, make([]int, 0, 8)
 	b.Put(items)
 	spare, _ = b.Wait(spare)
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testkit.Allocations(100, func() {
 		b.Put(items)
 		spare, _ = b.Wait(spare[:0])
 	}); n > 0 {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // muxed is a link within the process: streams are opened at near and accepted at far.
@@ -279,7 +281,7 @@ func TestDeadlinesOfStreams(t *testing.T) {
 func TestADeadlineThatIsNotWaitedForCostsNothing(t *testing.T) {
 	withMux(t, func(m *muxed) {
 		near, _ := m.open()
-		if n := testing.AllocsPerRun(100, func() {
+		if n := testkit.Allocations(100, func() {
 			if err := near.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/faisca/fila/engine"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestFiguresOfACommandAreReadOffItsHistogram(t *testing.T) {
@@ -60,7 +61,7 @@ func TestTurnsAndCommitsAreCountedWhateverTheThreshold(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	m := NewCalls(1)
 	m.Called(1, 0, time.Second, "")
-	if n := testing.AllocsPerRun(100, func() { m.Called(1, 0, time.Millisecond, "") }); n != 0 {
+	if n := testkit.Allocations(100, func() { m.Called(1, 0, time.Millisecond, "") }); n != 0 {
 		t.Errorf("%v allocations a call", n)
 	}
 }

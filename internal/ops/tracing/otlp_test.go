@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/ops/otlptest"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func newExporting(t *testing.T, endpoint string, log io.Writer) *Tracer {
@@ -139,7 +140,7 @@ func TestEndingADeliveryAllocatesWithinItsBudget(t *testing.T) {
 	tracer := newTracer(Config{})
 	tracer.out = discard{}
 	d := *sample()
-	if n := testing.AllocsPerRun(100, func() {
+	if n := testkit.Allocations(100, func() {
 		again := d
 		tracer.deliver(&again, end{at: again.leased, outcome: Acked})
 	}); n > budget {
