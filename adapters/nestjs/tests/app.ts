@@ -1,5 +1,6 @@
 // app.js URL QUEUE: a microservice, until SIGTERM. Its source is what the types are tried with.
 import 'reflect-metadata'
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Controller, Module } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
@@ -82,9 +83,10 @@ class AppController {
   }
 
   @EventPattern('sleep')
-  async sleep(@Payload() ms: number, @Ctx() context: FilaContext): Promise<void> {
+  async sleep(@Payload() times: number[], @Ctx() context: FilaContext): Promise<void> {
+    const ms = times[context.getJob().attempt - 1]
     console.log('begun', context.getJob().attempt)
-    await sleep(ms)
+    await (ms === undefined ? closing.then(() => sleep(2500)) : sleep(ms)) // longer than a lease
     console.log('done')
   }
 }
@@ -108,4 +110,5 @@ export function record<T>(data: T, key: string): FilaRecord<T> {
   return new FilaRecord(data, { key, throttle: ['provider:x'], headers: { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' } })
 }
 
+const closing = require.main === module ? once(process, 'SIGTERM').then(() => console.log('closing')) : Promise.resolve()
 if (require.main === module) void serve(process.argv[2], process.argv[3])

@@ -98,7 +98,7 @@ describe('a service', { concurrency: true }, () => {
   test('that is killed leaves its message to another one', async t => {
     const killed = program(t, 'killed')
     const sender = await service(t, 'killed', { served: false })
-    await answer(sender.emit('sleep', 300))
+    await answer(sender.emit('sleep', [patience, 0]))
     await until('it has begun', () => killed.lines.length > 0)
     killed.child.kill('SIGKILL')
     await killed.ended
@@ -110,13 +110,14 @@ describe('a service', { concurrency: true }, () => {
   test('ends in order at SIGTERM', async t => {
     const { child, lines, ended } = program(t, 'stopped')
     const sender = await service(t, 'stopped', { served: false })
-    await answer(sender.emit('sleep', 2500))
+    await answer(sender.emit('sleep', []))
     await until('it has begun', () => lines.length > 0)
     child.kill('SIGTERM')
-    await sleep(300)
-    await answer(sender.emit('sleep', 0))
+    await until('it closes', () => lines.includes('closing'))
+    await sleep(1000) // a lease that waits has returned
+    await answer(sender.emit('sleep', [0]))
     assert.deepEqual(await ended, [null, 'SIGTERM'])
-    assert.deepEqual(lines, ['begun 1', 'done'])
+    assert.deepEqual(lines, ['begun 1', 'closing', 'done'])
     assert.deepEqual(await Promise.all(['acked', 'ready', 'leased', 'expired'].map(f => broker.info('stopped', f))), [1, 1, 0, 0])
   })
 

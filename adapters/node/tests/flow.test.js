@@ -110,6 +110,7 @@ describe('a message', { concurrency: true }, () => {
     worker.on('progress', (job, progress) => events.push(progress))
     const job = await queue.add('long')
     await until('there is progress', async () => (await queue.result(job.id, { timeout: 0 })).progress === '{"page":4}')
+    await until('the worker is told that it is recorded', () => events.length >= 2)
     assert.deepEqual(events, ['3 of 7', { page: 4 }])
     end()
     await job.waitUntilFinished(patience)

@@ -179,7 +179,7 @@ describe('a worker', { concurrency: true }, () => {
     const killed = program(t, 'killed')
     const queue = new Queue('killed', { connection: broker.url, settings: { backoff: 0 } })
     t.after(() => queue.close())
-    const added = await queue.add('sleep', 500)
+    const added = await queue.add('sleep', [patience, 0])
     await until('it has begun', () => killed.lines.length > 0)
     killed.child.kill('SIGKILL')
     await killed.ended
@@ -193,7 +193,7 @@ describe('a worker', { concurrency: true }, () => {
     const { child, lines, ended } = program(t, 'stopped')
     const queue = new Queue('stopped', { connection: broker.url })
     t.after(() => queue.close())
-    for (let n = 0; n < 2; n++) await queue.add('sleep', 2500)
+    for (let n = 0; n < 2; n++) await queue.add('sleep', [])
     await until('it has begun', () => lines.length > 0)
     child.kill('SIGTERM')
     assert.deepEqual(await ended, [0, null])
