@@ -167,7 +167,7 @@ func (s *talk) follow(conf Config, rc resp.Config) *relay.Router {
 	leader := s.server
 	router := relay.NewRouter(relay.Config{Wait: testkit.Patience(), Log: zerolog.Nop(), Dial: func(context.Context, string) (net.Conn, error) {
 		near, far := net.Pipe()
-		go func() { _ = relay.Serve(far, leader.ServeRelayed, zerolog.Nop()) }() // it ends with the router
+		go func() { _ = relay.Serve(far, nil, leader.ServeRelayed, zerolog.Nop()) }() // it ends with the router
 		return near, nil
 	}})
 	router.Follow("leader")

@@ -174,7 +174,7 @@ func newFollowed(t *testing.T, change func(*Config)) *followed {
 	f.leader, f.engine.handler = node(f.engine, testNode{f.engine}, relay.NewRouter(relay.Config{Wait: time.Second, Log: zerolog.Nop()}))
 	f.router = relay.NewRouter(relay.Config{Wait: 2 * time.Second, Log: zerolog.Nop(), Dial: func(context.Context, string) (net.Conn, error) {
 		near, far := net.Pipe()
-		go func() { _ = relay.Serve(far, f.leader.ServeRelayed, zerolog.Nop()) }() // it ends with the test
+		go func() { _ = relay.Serve(far, nil, f.leader.ServeRelayed, zerolog.Nop()) }() // it ends with the test
 		return near, nil
 	}})
 	ready := make(chan struct{})
@@ -461,8 +461,6 @@ func wantParts(t *testing.T, s *server, command []string, parts ...string) {
 	}
 }
 
-// A node that does not lead yet refuses the transaction of another node's client. What it goes on to
-// execute for that client is no part of it.
 // A leader that is being stopped executes nothing more: what it is sent then waits for the next one.
 func TestACommandForALeaderThatIsBeingStoppedHasNoEffect(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -497,6 +495,8 @@ func TestACommandForALeaderThatIsBeingStoppedHasNoEffect(t *testing.T) {
 	})
 }
 
+// A node that does not lead yet refuses the transaction of another node's client. What it goes on to
+// execute for that client is no part of it.
 func TestATransactionThatIsRefusedIsOver(t *testing.T) {
 	var node testNode
 	s := newServer(t, func(c *Config) {

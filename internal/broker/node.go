@@ -32,6 +32,10 @@ type member struct {
 	mu      sync.Mutex // serializes what the seat is told
 	leading bool       // lead runs
 	leader  string     // id of the node that leads; empty: unknown
+	closing bool       // no link of another node is served any more
+
+	parted chan struct{}  // closed when nothing more is executed that comes with links of other nodes
+	links  sync.WaitGroup // that are served
 
 	stop    context.CancelFunc // ends the node in order: a leader hands over
 	running chan error         // the result of node.Run
@@ -40,7 +44,7 @@ type member struct {
 // openMember makes the broker a node of its cluster, with the store that was opened.
 func (b *broker) openMember(ctx context.Context, opened store) error {
 	cfg := &b.cfg.Cluster
-	m := &member{b: b, running: make(chan error, 1)}
+	m := &member{b: b, parted: make(chan struct{}), running: make(chan error, 1)}
 	m.router = relay.NewRouter(relay.Config{
 		Dial: func(ctx context.Context, node string) (net.Conn, error) { return m.node.Dial(ctx, node) }, Serve: b.server.ServeRelayed, Wait: cfg.Wait, Log: b.log,
 	})
@@ -77,7 +81,16 @@ func (b *broker) openMember(ctx context.Context, opened store) error {
 
 // link serves the commands that another node passes on.
 func (m *member) link(c net.Conn, node string) {
-	if err := relay.Serve(c, m.b.server.ServeRelayed, m.b.log); err != nil {
+	m.mu.Lock()
+	if m.closing {
+		m.mu.Unlock()
+		_ = c.Close() // nothing was written
+		return
+	}
+	m.links.Add(1)
+	m.mu.Unlock()
+	defer m.links.Done()
+	if err := relay.Serve(c, m.parted, m.b.server.ServeRelayed, m.b.log); err != nil {
 		m.b.log.Debug().Err(err).Str("node", node).Msg("the link of another node has ended")
 	}
 }
@@ -121,9 +134,16 @@ func (m *member) end() error {
 	return <-m.running
 }
 
-// close ends all connections with other nodes.
-func (m *member) close() error {
+// close ends all connections with other nodes. If the server has answered all it has read, their links are ended in order.
+func (m *member) close(answered bool) error {
 	m.router.Close()
+	m.mu.Lock()
+	m.closing = true
+	m.mu.Unlock()
+	if answered {
+		close(m.parted)
+		m.links.Wait()
+	}
 	return m.port.Close()
 }
 

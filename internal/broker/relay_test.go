@@ -96,7 +96,7 @@ func (p *relayPair) dial(_ context.Context, name string) (net.Conn, error) {
 	n := p.nodes[name]
 	link := &fragileConn{Conn: near, left: p.budget}
 	p.budget = -1
-	go func() { _ = relay.Serve(far, n.server.ServeRelayed, zerolog.Nop()) }() // it ends with the test
+	go func() { _ = relay.Serve(far, nil, n.server.ServeRelayed, zerolog.Nop()) }() // it ends with the test
 	return link, nil
 }
 

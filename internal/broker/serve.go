@@ -345,12 +345,13 @@ func (b *broker) stop(cause error) error {
 	err := errors.Join(cause, b.stopDeciding())
 	ctx, cancel := context.WithTimeout(context.Background(), b.cfg.Server.ShutdownTimeout)
 	defer cancel()
-	if err := b.server.Shutdown(ctx); err != nil {
+	left := b.server.Shutdown(ctx)
+	if left != nil {
 		// Clients that do not read their replies are no error of the broker.
-		b.log.Warn().Err(err).Msg("some replies did not reach their clients")
+		b.log.Warn().Err(left).Msg("some replies did not reach their clients")
 	}
 	if b.member != nil {
-		err = errors.Join(err, b.member.close())
+		err = errors.Join(err, b.member.close(left == nil))
 	}
 	err = errors.Join(err, b.store.Sync(), b.store.Close())
 	b.flushSpans()

@@ -193,8 +193,12 @@ func (c *Conn) run() {
 // something to send and a leader, and refuses commands whose time is over. It returns nil when the
 // client is gone. Before pause, it does not try the leader that it knows at first.
 func (c *Conn) connect(pause time.Time) *flow {
+	tried := c.router.leader()
 	for {
 		to := c.router.leader()
+		if to != tried {
+			tried, pause = to, time.Time{}
+		}
 		now := time.Now()
 		idle, until, closed := c.pending(to, now)
 		if closed {
@@ -214,9 +218,7 @@ func (c *Conn) connect(pause time.Time) *flow {
 		if !idle && to.known && (until.IsZero() || pause.Before(until)) {
 			until = pause
 		}
-		if c.await(to, until) {
-			pause = time.Time{}
-		}
+		c.await(to, until)
 	}
 }
 
@@ -250,9 +252,8 @@ func (c *Conn) pending(to *leader, now time.Time) (idle bool, until time.Time, c
 	return idle, until, closed
 }
 
-// await waits for another leader, for news of the client, or for a time. It reports whether there is
-// another leader.
-func (c *Conn) await(to *leader, until time.Time) bool {
+// await waits for another leader, for news of the client, or for a time.
+func (c *Conn) await(to *leader, until time.Time) {
 	var timeout <-chan time.Time
 	if !until.IsZero() {
 		timer := time.NewTimer(time.Until(until))
@@ -261,11 +262,9 @@ func (c *Conn) await(to *leader, until time.Time) bool {
 	}
 	select {
 	case <-to.over:
-		return true
 	case <-timeout:
 	case <-c.news:
 	}
-	return false
 }
 
 // begin sends everything that has no reply on a new stream; nil if the client is gone.

@@ -42,8 +42,8 @@
 //	the stream breaks      without that: those that were not sent, or may be sent twice (Command.Again), go to the
 //	                       next leader; all others are answered MISCONF, may have happened or not.
 //	                       A reply of which the client has a part cannot be completed: ErrCut
-//	the leader stops       it answers what it has read, and ends the stream before it closes it: what has no
-//	                       reply then has had no effect, and goes to the next leader
+//	the leader stops       it answers what it has read, and ends the streams, then the link, before it closes them:
+//	                       what has no reply then has had no effect, and goes to the next leader
 //	another node leads     the link to the earlier leader ends after a moment, as if it broke
 //	no leader is known     for longer than a moment, likewise
 //	this node leads        what is left goes through a link of this process to itself; what the client

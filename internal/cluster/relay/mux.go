@@ -15,7 +15,8 @@ import (
 //
 //	data    bytes of a stream; the first frame of a stream opens it
 //	window  the sender may send that many bytes more on the stream
-//	end     nothing more is sent on the stream; from a leader: and what was read of it is answered
+//	end     nothing more is sent on the stream; from a leader: and what was read of it is answered.
+//	        Of stream 0: that holds for all streams, and the link is to be closed
 //	close   nothing more is sent or read on it
 //	ping    the link is alive
 //
@@ -94,6 +95,19 @@ func (s *session) ended() bool {
 // close ends the link with all its streams.
 func (s *session) close() { s.end(net.ErrClosed) }
 
+// part says that every reply is written and nothing more is executed, and returns when the other end has closed the
+// link. It closes the link itself if that does not. The frame is not only sent but awaited, since a connection that
+// is closed while bytes arrive is reset, and bytes on their way may be lost then.
+func (s *session) part() {
+	_ = s.send(frameEnd, nil, 0, nil) // an error ends the link
+	late := time.AfterFunc(partTime, s.close)
+	defer late.Stop()
+	<-s.over
+}
+
+// errParted ends a link whose other end has said that it executes nothing more.
+var errParted = errors.New("the other node has ended the link")
+
 func (s *session) end(err error) {
 	// Streams have deadlines of their own: what ends all of them must not look like one.
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
@@ -112,12 +126,15 @@ func (s *session) end(err error) {
 	s.mu.Unlock()
 	_ = s.conn.Close() // err is what counts
 	for _, st := range streams {
+		if errors.Is(err, errParted) {
+			_ = st.control(frameEnd, 0) // no error: it is no window
+		}
 		st.fail(err)
 	}
 }
 
 // send adds a frame to what is written. It waits while too much is to be written, if it may: data. st is
-// nil for a ping. A stream without bytes so far is unknown to the other end, which is told nothing else.
+// nil for what concerns the link. A stream without bytes so far is unknown to the other end, which is told nothing else.
 func (s *session) send(kind byte, st *stream, number int, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,8 +227,11 @@ func (s *session) read() error {
 		if kind < frameData || kind > framePing || n > windowMax {
 			return fmt.Errorf("a frame of kind %d with %d", kind, n)
 		}
-		if kind == framePing {
+		switch {
+		case kind == framePing:
 			continue
+		case kind == frameEnd && id == 0:
+			return errParted
 		}
 		st, err := s.find(id, kind == frameData)
 		if err != nil {

@@ -509,3 +509,55 @@ func FuzzFrames(f *testing.F) {
 		<-s.over
 	})
 }
+
+// The end of a link that is ended in order holds for all its streams, but for those that were closed without it.
+func TestALinkIsEndedInOrder(t *testing.T) {
+	withMux(t, func(m *muxed) {
+		open, far := m.open()
+		closed, farClosed := m.open()
+		fresh, err := m.near.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := far.Write([]byte("reply")); err != nil {
+			t.Fatal(err)
+		}
+		if err := farClosed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		m.far.part()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the other end closes after %v", took)
+		}
+		for what, x := range map[string]struct {
+			st    *stream
+			reply string
+			want  bool
+		}{"open": {open, "reply", true}, "closed": {closed, "", false}, "without bytes": {fresh, "", true}} {
+			reply, n := make([]byte, 10), 0
+			if x.st != fresh { // the link does not know it
+				n, _ = x.st.Read(reply)
+			}
+			if string(reply[:n]) != x.reply || x.st.answered() != x.want {
+				t.Errorf("%s: %q, answered: %v", what, reply[:n], x.st.answered())
+			}
+		}
+		if _, err := open.Write([]byte("more")); err == nil {
+			t.Error("a stream takes bytes for a link that has ended")
+		}
+	})
+}
+
+// An earlier version does not know of this end.
+func TestALinkIsClosedIfTheOtherEndDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, near) }() // until the end of the link
+		began := time.Now()
+		newSession(far, func(*stream) {}).part()
+		if took := time.Since(began); took != partTime {
+			t.Errorf("it is closed after %v, want %v", took, partTime)
+		}
+	})
+}

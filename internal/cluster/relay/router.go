@@ -194,7 +194,7 @@ func (r *Router) linkTo(l *leader) (*session, error) {
 func (r *Router) dialSelf(context.Context) (net.Conn, error) {
 	near, far := net.Pipe()
 	go func() {
-		if err := Serve(far, r.cfg.Serve, r.cfg.Log); err != nil {
+		if err := Serve(far, nil, r.cfg.Serve, r.cfg.Log); err != nil {
 			r.cfg.Log.Warn().Err(err).Msg("the link of this node to itself")
 		}
 	}()

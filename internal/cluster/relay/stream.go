@@ -71,7 +71,8 @@ func (st *stream) control(kind byte, n int) error {
 			return fmt.Errorf("a window of %d bytes", st.window)
 		}
 	case frameEnd:
-		st.inEnded, st.complete = true, true
+		st.complete = st.complete || !st.inEnded
+		st.inEnded = true
 	case frameClose:
 		st.inEnded, st.outEnded = true, true
 	}
@@ -84,9 +85,15 @@ func (st *stream) control(kind byte, n int) error {
 	return nil
 }
 
-// answered reports whether the leader has closed the stream in order: it has executed nothing that it has not
-// answered.
+// answered reports whether the leader has executed nothing that it has not answered: it has closed the stream in
+// order, or nothing was sent on it.
 func (st *stream) answered() bool {
+	st.session.mu.Lock()
+	fresh := st.id == 0
+	st.session.mu.Unlock()
+	if fresh {
+		return true
+	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.complete
