@@ -139,8 +139,8 @@ describe('a message', { concurrency: true }, () => {
 
   test('is replaced by the next one with its id', async t => {
     const queue = queueOf(t, 'debounced')
-    const deduplication = { id: 'sync:acme', ttl: 300, extend: true, replace: true }
-    const [first, second] = [await queue.add('sync', 1, { delay: 300, deduplication }), await queue.add('sync', 2, { delay: 300, deduplication: { ...deduplication, maxDelay: 60000 } })]
+    const deduplication = { id: 'sync:acme', ttl: 2000, extend: true, replace: true }
+    const [first, second] = [await queue.add('sync', 1, { delay: 2000, deduplication }), await queue.add('sync', 2, { delay: 2000, deduplication: { ...deduplication, maxDelay: 60000 } })]
     const plain = await queue.add('other', 1, { deduplication: { id: 'other' } })
     assert.equal((await queue.add('other', 2, { deduplication: { id: 'other' } })).id, plain.id)
     const handled = []
