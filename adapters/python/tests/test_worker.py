@@ -20,6 +20,8 @@ from fila_worker import AsyncGroup, AsyncQueue, AsyncWorker, Dead, Group, Hold, 
 logging.disable(logging.CRITICAL)
 fila_worker.BLOCK = 0.2  # workers notice a stop sooner
 
+LEASE = 4.5  # seconds: extended after 1.5, so a process may be stopped for 3
+
 
 def patience():
     """How long a test waits for something, in seconds: two minutes, times TEST_PATIENCE."""
@@ -94,6 +96,15 @@ class Base:
         pairs = iter(self.client.execute_command("FILA.QUEUE", "INFO", queue))
         return dict(zip(pairs, pairs))[field.encode()]
 
+    def lease_until(self, queue, id):
+        """When the lease of a message ends; None if it is not leased."""
+        pairs = iter(self.client.execute_command("FILA.GET", queue, id))
+        return dict(zip(pairs, pairs))[b"lease_until"]
+
+    def are_extended(self, messages):
+        """Whether the leases of messages have been extended."""
+        return all((self.lease_until(m.queue, m.id) or 0) > m.lease_until for m in messages)
+
 
 class TestWorker(Base, unittest.TestCase):
     def started(self, queue, handler, **options):
@@ -157,9 +168,9 @@ class TestWorker(Base, unittest.TestCase):
 
         for n in range(5):
             queue.send(str(n))
-        self.started(queue, handle, concurrency=3, visibility=2)
+        self.started(queue, handle, concurrency=3, visibility=LEASE)
         until("three are handled", lambda: len(working) == 3)
-        time.sleep(2.5)  # longer than a lease, which is extended
+        until("their leases are extended", lambda: self.are_extended(working))
         self.assertEqual((len(working), self.info("long", "ready"), self.info("long", "expired")), (3, 2, 0))
         end.set()
         until("all are done", lambda: len(done) == 5)
@@ -255,9 +266,10 @@ class TestWorker(Base, unittest.TestCase):
             end.wait(patience())
 
         id = queue.send("x")
-        self.started(queue, handle, visibility=0.3)
+        self.started(queue, handle, visibility=LEASE)
         until("it is refused", lambda: refused)
-        time.sleep(0.7)  # longer than a lease, which is extended
+        before = self.lease_until("progress", id)
+        until("its lease is extended", lambda: self.lease_until("progress", id) > before)
         self.assertEqual(queue.result(id), Result("pending", None, None, "3 of 7"))
         end.set()
         self.assertEqual(queue.result(id, timeout=patience()), Result("done", None, None))
@@ -348,7 +360,7 @@ class TestWorker(Base, unittest.TestCase):
             seen.append(messages[0].lost.is_set())
 
         ids = [queue.send(str(n)) for n in range(3)]
-        self.started(queue, handle, batch=3, visibility=0.6)
+        self.started(queue, handle, batch=3, visibility=LEASE)
         until("they are leased", lambda: self.info("lost-batch", "leased") == 3)
         self.client.execute_command("FILA.CANCEL", "lost-batch", ids[1])
         self.assertEqual([queue.result(ids[n], timeout=patience()).status for n in (0, 2)], ["done", "done"])
@@ -358,7 +370,7 @@ class TestWorker(Base, unittest.TestCase):
         queue = Queue("killed-batch", self.client, backoff=0)
         ids = [queue.send(str(n)) for n in range(3)]
         program = ("import fila_worker, sys, time\ndef handle(messages):\n messages[0].ack('first')\n print(len(messages), flush=True)\n time.sleep(3600)\n"
-                   "fila_worker.Worker(fila_worker.Queue('killed-batch', fila_worker.connect(sys.argv[1])), handle, batch=5, visibility=1).run()")
+                   "fila_worker.Worker(fila_worker.Queue('killed-batch', fila_worker.connect(sys.argv[1])), handle, batch=5, visibility=3).run()")
         process = subprocess.Popen([sys.executable, "-c", program, self.broker.url], stdout=subprocess.PIPE, text=True)
         self.assertEqual(process.stdout.readline(), "3\n")
         process.kill()
@@ -434,10 +446,10 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
 
         for n in range(5):
             await queue.send(str(n))
-        worker = AsyncWorker(queue, handle, concurrency=3, visibility=2)
+        worker = AsyncWorker(queue, handle, concurrency=3, visibility=LEASE)
         running = asyncio.create_task(worker.run())
         await until_async("three are handled", lambda: len(working) == 3)
-        await asyncio.sleep(2.5)  # longer than a lease, which is extended
+        await until_async("their leases are extended", lambda: self.are_extended(working))
         self.assertEqual((len(working), self.info("long", "ready"), self.info("long", "expired")), (3, 2, 0))
         worker.stop()
         end.set()
@@ -492,20 +504,21 @@ class TestAsyncWorker(Base, unittest.IsolatedAsyncioTestCase):
         await running
 
     async def test_a_batch_without_leases_is_cancelled(self):
-        queue, ended = AsyncQueue("lost-batch", self.aio), []
+        queue, leased, ended = AsyncQueue("lost-batch", self.aio), [], []
 
         async def handle(messages):
+            leased.extend(messages)
             try:
                 await asyncio.sleep(patience())
             finally:
                 ended.append([m.lost.is_set() for m in messages])
 
         ids = [await queue.send(str(n)) for n in range(2)]
-        worker = AsyncWorker(queue, handle, batch=2, visibility=0.6)
+        worker = AsyncWorker(queue, handle, batch=2, visibility=LEASE)
         running = asyncio.create_task(worker.run())
-        await until_async("they are leased", lambda: self.info("lost-batch", "leased") == 2)
+        await until_async("they are leased", lambda: len(leased) == 2)
         self.client.execute_command("FILA.CANCEL", "lost-batch", ids[0])
-        await asyncio.sleep(0.6)
+        await until_async("the lease of one is lost", lambda: leased[0].lost.is_set())
         self.assertEqual(ended, [])
         self.client.execute_command("FILA.CANCEL", "lost-batch", ids[1])
         await until_async("the handler has ended", lambda: ended == [[True, True]])
