@@ -86,7 +86,7 @@ class AppController {
   async sleep(@Payload() times: number[], @Ctx() context: FilaContext): Promise<void> {
     const ms = times[context.getJob().attempt - 1]
     console.log('begun', context.getJob().attempt)
-    await (ms === undefined ? closing.then(() => sleep(2500)) : sleep(ms)) // longer than a lease
+    await (ms === undefined ? once(process, 'SIGUSR2') : sleep(ms))
     console.log('done')
   }
 }
@@ -94,8 +94,8 @@ class AppController {
 @Module({ controllers: [AppController] })
 class AppModule {}
 
-export async function serve(connection: string, queue: string, batch?: { size: number }) {
-  const strategy = new FilaTransport({ connection, queue, batch, lockDuration: 2000, blockFor: 200, settings: { maxattempts: 3, backoff: 10 } })
+export async function serve(connection: string, queue: string, batch?: { size: number }, Transport = FilaTransport) {
+  const strategy = new Transport({ connection, queue, batch, lockDuration: 4500, blockFor: 200, settings: { maxattempts: 3, backoff: 10 } })
   const app = await NestFactory.createMicroservice(AppModule, { strategy, logger: false })
   app.enableShutdownHooks()
   await app.listen()
@@ -110,5 +110,13 @@ export function record<T>(data: T, key: string): FilaRecord<T> {
   return new FilaRecord(data, { key, throttle: ['provider:x'], headers: { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' } })
 }
 
-const closing = require.main === module ? once(process, 'SIGTERM').then(() => console.log('closing')) : Promise.resolve()
-if (require.main === module) void serve(process.argv[2], process.argv[3])
+// A service that says when it takes no more messages.
+class SayingTransport extends FilaTransport {
+  async close(): Promise<void> {
+    const closed = super.close()
+    console.log('closing')
+    await closed
+  }
+}
+
+if (require.main === module) void serve(process.argv[2], process.argv[3], undefined, SayingTransport)

@@ -71,6 +71,23 @@ class Broker {
     const fields = await this.client.call('FILA.QUEUE', 'INFO', queue)
     return fields[fields.indexOf(field) + 1]
   }
+
+  /** When the leases of the messages of a queue that are leased end, by their ids. */
+  async leases (queue) {
+    const [, messages] = await this.client.call('FILA.BROWSE', queue, 'STATUS', 'leased')
+    const field = (message, name) => message[message.indexOf(name) + 1]
+    return new Map(messages.map(message => [field(message, 'id'), field(message, 'lease_until')]))
+  }
+
+  /** Waits until all leases of a queue, of which there are some, have been extended once more. */
+  async extends (queue) {
+    const before = await this.leases(queue)
+    if (before.size === 0) throw new Error(`nothing is leased from ${queue}`)
+    await until('the leases are extended', async () => {
+      const now = await this.leases(queue)
+      return [...before].every(([id, end]) => now.get(id) > end)
+    })
+  }
 }
 
 module.exports = { Broker, patience, until }

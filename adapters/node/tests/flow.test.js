@@ -4,7 +4,6 @@
 const assert = require('node:assert/strict')
 const { once } = require('node:events')
 const { after, before, describe, test } = require('node:test')
-const { setTimeout: sleep } = require('node:timers/promises')
 const { FlowProducer, Group, Queue, RateLimitError, Worker } = require('..')
 const { Broker, patience, until } = require('./broker.js')
 
@@ -208,8 +207,8 @@ describe('a batch', { concurrency: true }, () => {
     workerOf(t, 'failing-batches', async job => {
       attempts.push(...job.getBatch().map(j => j.attempt))
       if (job.attempt === 1) throw new Error('again')
-      await sleep(900) // longer than the lease
-    }, { batch: { size: 3 }, lockDuration: 600 })
+      await broker.extends('failing-batches')
+    }, { batch: { size: 3 }, lockDuration: 4500 })
     await until('all are done', async () => await broker.info('failing-batches', 'acked') === 3)
     assert.deepEqual([attempts.filter(a => a === 1).length, await broker.info('failing-batches', 'expired')], [3, 0])
   })
