@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -45,19 +46,30 @@ func withBroker(m *testing.M) int {
 	return m.Run()
 }
 
-// program is a worker that takes as long as a message says, in milliseconds, until SIGTERM.
+// visibility is that of workers whose leases are extended, after 1.5 seconds: a process may be stopped for three.
+const visibility = 4500 * time.Millisecond
+
+// program is a worker until SIGTERM. A message has a list: how long each attempt takes, such as "1h 0s". An attempt that is not
+// in it ends at SIGUSR2.
 func program(queue string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, func() { fmt.Println("ending") })
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGUSR2)
 	client := redis.NewClient(options(os.Getenv("BROKER_ADDR")))
 	defer client.Close()
-	w := &fila.Worker{Queue: &fila.Queue{Client: client, Name: queue}, Visibility: 2 * time.Second, Handler: func(_ context.Context, job *fila.Job) ([]byte, error) {
-		ms, err := strconv.Atoi(string(job.Payload))
-		if err != nil {
-			return nil, err
-		}
+	w := &fila.Worker{Queue: &fila.Queue{Client: client, Name: queue}, Visibility: visibility, Handler: func(_ context.Context, job *fila.Job) ([]byte, error) {
 		fmt.Println("begun", job.Attempt)
-		<-time.After(time.Duration(ms) * time.Millisecond)
+		if times := strings.Fields(string(job.Payload)); job.Attempt <= int64(len(times)) {
+			d, err := time.ParseDuration(times[job.Attempt-1])
+			if err != nil {
+				return nil, err
+			}
+			<-time.After(d)
+		} else {
+			<-end
+		}
 		fmt.Println("done")
 		return []byte("slept"), nil
 	}}
@@ -184,6 +196,39 @@ func until(t *testing.T, what string, condition func() bool) {
 			t.Fatalf("not within %v: %s", patience(), what)
 		}
 	}
+}
+
+// extended waits until all leases of a queue, of which there are some, have been extended once more.
+func extended(t *testing.T, client *redis.Client, queue string) {
+	t.Helper()
+	before := leases(t, client, queue)
+	if len(before) == 0 {
+		t.Fatalf("nothing is leased from %s", queue)
+	}
+	until(t, "the leases are extended", func() bool {
+		now := leases(t, client, queue)
+		for id, end := range before {
+			if now[id] <= end {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// leases returns when the leases of the messages of a queue that are leased end, by their ids.
+func leases(t *testing.T, client *redis.Client, queue string) map[string]int64 {
+	t.Helper()
+	reply, err := client.Do(t.Context(), "FILA.BROWSE", queue, "STATUS", "leased").Slice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := map[string]int64{}
+	for _, m := range reply[1].([]any) {
+		fields := m.(map[any]any)
+		ends[fields["id"].(string)] = fields["lease_until"].(int64)
+	}
+	return ends
 }
 
 // info returns a field of FILA.QUEUE INFO; 0 if there is no such queue.

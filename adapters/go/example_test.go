@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -13,7 +14,7 @@ import (
 )
 
 func Example() {
-	client := redis.NewClient(&redis.Options{Addr: os.Getenv("BROKER_ADDR"), MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: os.Getenv("BROKER_ADDR"), MaxRetries: -1, ReadTimeout: 30 * time.Second})
 	defer client.Close()
 	reports := &fila.Queue{Client: client, Name: "reports", Settings: []any{"MAXATTEMPTS", 5}}
 

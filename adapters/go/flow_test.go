@@ -83,10 +83,11 @@ func TestTheLastMessageOfAnIDWins(t *testing.T) {
 func TestProgressIsShownToTheProducer(t *testing.T) {
 	atLength(t)
 	t.Parallel()
-	q := &fila.Queue{Client: connected(t), Name: "progress"}
+	client := connected(t)
+	q := &fila.Queue{Client: client, Name: "progress"}
 	id := enqueue(t, q, fila.Message{})
 	said, end := make(chan error), make(chan struct{})
-	started(t, &fila.Worker{Queue: q, Visibility: 300 * time.Millisecond, Handler: func(ctx context.Context, job *fila.Job) ([]byte, error) {
+	started(t, &fila.Worker{Queue: q, Visibility: visibility, Handler: func(ctx context.Context, job *fila.Job) ([]byte, error) {
 		said <- job.Progress(ctx, "3 of 7")
 		said <- job.Progress(ctx, strings.Repeat("x", 1025))
 		<-end
@@ -98,7 +99,8 @@ func TestProgressIsShownToTheProducer(t *testing.T) {
 	if err := <-said; err == nil || errors.Is(err, fila.ErrLeaseLost) {
 		t.Errorf("more than 1 KiB: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // the lease is extended meanwhile
+	extended(t, client, "progress")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if r, err := q.Result(ctx, id); r.Progress != "3 of 7" || r.Status != fila.Pending {
 		t.Errorf("while it is handled: %+v, %v", r, err)
@@ -220,7 +222,7 @@ func TestALostLeaseOfABatchLeavesTheOthers(t *testing.T) {
 	}
 	var reported atomic.Int64
 	noticed, cause := make(chan bool, 1), make(chan error, 1)
-	started(t, &fila.Worker{Queue: q, Visibility: 600 * time.Millisecond, OnError: func(error) { reported.Add(1) }, BatchHandler: func(ctx context.Context, jobs []*fila.Job) error {
+	started(t, &fila.Worker{Queue: q, Visibility: visibility, OnError: func(error) { reported.Add(1) }, BatchHandler: func(ctx context.Context, jobs []*fila.Job) error {
 		for !jobs[1].Lost() {
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -267,7 +269,7 @@ func TestWhatABatchHasAckedBeforeAKillStaysDone(t *testing.T) {
 	q := &fila.Queue{Client: client, Name: "killed-batch", Settings: []any{"BACKOFF", 0}}
 	var ids []string
 	for range 3 {
-		ids = append(ids, enqueue(t, q, fila.Message{Payload: []byte("500")}))
+		ids = append(ids, enqueue(t, q, fila.Message{Payload: []byte("1h 0s")}))
 	}
 	killed, line := worker(t, "killed-batch", "WORKER_BATCH=1")
 	if got := line(); got != "begun 3" {

@@ -15,7 +15,7 @@ import (
 )
 
 func ExampleGroup() {
-	client := redis.NewClient(&redis.Options{Addr: os.Getenv("BROKER_ADDR"), MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: os.Getenv("BROKER_ADDR"), MaxRetries: -1, ReadTimeout: 30 * time.Second})
 	defer client.Close()
 	ctx, stop := context.WithCancel(context.Background())
 	imports := &fila.Queue{Client: client, Name: "example-imports"}

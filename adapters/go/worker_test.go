@@ -201,7 +201,7 @@ func TestLeasesAreExtended(t *testing.T) {
 	for range 5 {
 		enqueue(t, q, fila.Message{})
 	}
-	started(t, &fila.Worker{Queue: q, Concurrency: 3, Visibility: 2 * time.Second, Handler: func(context.Context, *fila.Job) ([]byte, error) {
+	started(t, &fila.Worker{Queue: q, Concurrency: 3, Visibility: visibility, Handler: func(context.Context, *fila.Job) ([]byte, error) {
 		n := working.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
@@ -211,7 +211,7 @@ func TestLeasesAreExtended(t *testing.T) {
 		return nil, nil
 	}})
 	until(t, "three are handled", func() bool { return working.Load() == 3 })
-	<-time.After(2500 * time.Millisecond) // longer than a lease, which is extended
+	extended(t, client, "long")
 	if w, ready, expired := working.Load(), info(t, client, "long", "ready"), info(t, client, "long", "expired"); w != 3 || ready != 2 || expired != 0 {
 		t.Errorf("%d are handled, %d ready, %d expired", w, ready, expired)
 	}
@@ -316,7 +316,7 @@ func TestTheMessageOfAKilledWorkerIsHandledByAnother(t *testing.T) {
 	atLength(t)
 	t.Parallel()
 	q := &fila.Queue{Client: connected(t), Name: "killed", Settings: []any{"BACKOFF", 0}}
-	id := enqueue(t, q, fila.Message{Payload: []byte("500")})
+	id := enqueue(t, q, fila.Message{Payload: []byte("1h 0s")})
 	killed, line := worker(t, "killed")
 	if got := line(); got != "begun 1" {
 		t.Fatal(got)
@@ -339,13 +339,20 @@ func TestAWorkerEndsInOrderAtSIGTERM(t *testing.T) {
 	client := connected(t)
 	q := &fila.Queue{Client: client, Name: "stopped"}
 	for range 2 {
-		enqueue(t, q, fila.Message{Payload: []byte("2500")})
+		enqueue(t, q, fila.Message{})
 	}
 	cmd, line := worker(t, "stopped")
 	if got := line(); got != "begun 1" {
 		t.Fatal(got)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := line(); got != "ending" {
+		t.Fatal(got)
+	}
+	extended(t, client, "stopped")
+	if err := cmd.Process.Signal(syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
 	if done, ended := line(), line(); done != "done" || ended != "ended" {

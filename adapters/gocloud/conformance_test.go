@@ -214,7 +214,7 @@ func TestConformance(t *testing.T) {
 // A program that knows a URL only.
 func TestURLs(t *testing.T) {
 	client, addr := broker(t)
-	t.Setenv(serverVariable, "fila://"+addr)
+	t.Setenv(serverVariable, fmt.Sprintf("fila://%s?read_timeout=%s", addr, patience()))
 	ctx := t.Context()
 	if err := client.Do(ctx, "FILA.QUEUE", "CREATE", "orders").Err(); err != nil {
 		t.Fatal(err)
