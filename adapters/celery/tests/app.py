@@ -7,7 +7,8 @@ from celery import Celery, chord
 
 app = Celery("app", broker=os.environ["URL"], backend=os.environ["URL"])
 app.conf.worker_prefetch_multiplier = 1
-app.conf.broker_transport_options = {"visibility_timeout": 2}
+# A lease is extended after 1.5 seconds, so a worker may be stopped for 3.
+app.conf.broker_transport_options = {"visibility_timeout": 4.5}
 app.conf.task_routes = [lambda name, args, kwargs, options, task=None, **kw:
                         {"fila_key": kwargs["tenant"]} if kwargs and "tenant" in kwargs else None]
 
@@ -75,9 +76,11 @@ def work(n, tenant):
 
 
 @app.task(bind=True)
-def progress(self):
+def progress(self, until):
+    """Works until a file exists."""
     self.update_state(state="PROGRESS", meta={"done": 1})
-    time.sleep(0.5)
+    while not os.path.exists(until):
+        time.sleep(0.02)
     return "all"
 
 

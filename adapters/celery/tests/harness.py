@@ -116,6 +116,14 @@ class Fila(Server):
             found.append({k.decode(): v for k, v in zip(pairs, pairs)})
         return found
 
+    def wait_for_extension(self, queue, payload):
+        """Waits until the lease of the message whose payload has some bytes has been extended once more."""
+        def end():
+            return next((m["lease_until"] or 0 for m in self.messages(queue) if payload in m["payload"]), 0)
+
+        before = until("the message is leased", end)
+        until("the lease is extended", lambda: end() > before)
+
 
 class Redis(Server):
     scheme = "redis"

@@ -41,7 +41,7 @@ class TestTransport(unittest.TestCase):
 
         with Consumer(connection, queues, callbacks=[on_message], **options):
             while len(bodies) < count:
-                connection.drain_events(timeout=10)
+                connection.drain_events(timeout=patience())
             with self.assertRaises(socket.timeout):
                 connection.drain_events(timeout=0.1)
         return bodies
@@ -169,14 +169,13 @@ class TestTransport(unittest.TestCase):
         held = []
         consumer = Consumer(connection, [queue], on_message=held.append, prefetch_count=4)
         with consumer:
-            for _ in range(5):
-                try:
-                    connection.drain_events(timeout=0.2)
-                except socket.timeout:
-                    pass
+            while len(held) < 4:
+                connection.drain_events(timeout=patience())
+            with self.assertRaises(socket.timeout):
+                connection.drain_events(timeout=0.2)
             self.assertEqual(len(held), 4)
             held[0].ack()
-            connection.drain_events(timeout=10)
+            connection.drain_events(timeout=patience())
             self.assertEqual(len(held), 5)
 
     def test_an_ack_in_an_event_loop_asks_for_the_next_message(self):
@@ -237,8 +236,9 @@ class TestTransport(unittest.TestCase):
         durable(connection.default_channel).declare()
         self.fila.call("FILA.QUEUE", "CREATE", "dead", "NODLQ", "MAXDEPTH", transport.TEMPORARY_DEPTH)
         self.fila.call("FILA.TOPIC", "BIND", "fan", "dead")
-        with Consumer(connection, [living], callbacks=[lambda body, m: None], no_ack=True):
-            draining = threading.Thread(target=connection.drain_events, kwargs={"timeout": 60})
+        # One lease waits throughout: the consumer is not seen between two of them.
+        with unittest.mock.patch.object(transport, "BLOCK", patience()), Consumer(connection, [living], callbacks=[lambda body, m: None], no_ack=True):
+            draining = threading.Thread(target=connection.drain_events, kwargs={"timeout": patience()})
             draining.start()
             until("the consumer waits", lambda: self.fila.call("FILA.QUEUE", "INFO", "living")["waiters"])
             Queue("new", fanout, auto_delete=True)(self.connect().default_channel).declare()
