@@ -28,6 +28,14 @@ unless ActiveJob::Base.method_defined?(:successfully_enqueued?)
   end
 end
 
+# Notes when a worker begins no more jobs.
+Fila::ActiveJob::Worker.prepend(Module.new do
+  def stop
+    super
+    note("stopping")
+  end
+end)
+
 class NoteJob < ActiveJob::Base
   def perform(line)
     note(line)
@@ -86,12 +94,13 @@ class TenantJob < ActiveJob::Base
   end
 end
 
+# Works until a file exists, if it names one.
 class ThrottledJob < TenantJob
   fila_options throttle: ->(job) { ["slow:#{job.arguments.first}"] }, ttl: 1.hour
 
-  def perform(tenant)
+  def perform(tenant, file = nil)
     note("#{tenant} began")
-    sleep(0.03)
+    sleep(0.02) until file.nil? || File.exist?(file)
     note("#{tenant} ended")
   end
 end

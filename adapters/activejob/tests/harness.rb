@@ -153,6 +153,13 @@ class Harness < Minitest::Test
     File.readlines(@notes.path, chomp: true)
   end
 
+  # Waits until the lease of the message of a job has been extended once more.
+  def wait_for_extension(job)
+    lease_until = -> { @broker.messages(job.queue_name).find { |message| message["id"] == job.provider_job_id }&.fetch("lease_until") }
+    before = wait("the job is leased", &lease_until)
+    wait("its lease is extended") { lease_until.call.to_i > before }
+  end
+
   def wait(what, &condition)
     Harness.wait(what, &condition)
   end

@@ -16,16 +16,17 @@ class TestJobs < Harness
   end
 
   def test_the_life_of_jobs
+    NoteJob.set(wait: 1.hour, queue: "much-later").perform_later("much later")
+    assert_equal 1, @broker.info("much-later")["delayed"]
     began = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     NoteJob.set(wait: 1.second).perform_later("later")
-    assert_equal 1, @broker.info("default")["delayed"]
-    worker("--queues", "default,other", "--concurrency", "3", "--visibility", "2")
+    worker("--queues", "default,other", "--concurrency", "3", "--visibility", "4.5")
     NoteJob.set(queue: "other").perform_later("now")
     third = ThirdTimeJob.perform_later
     GivenUpJob.perform_later
     DiscardedJob.perform_later
     FailingJob.perform_later
-    HeldJob.perform_later("long", end_of_held = "#{@broker.directory}/end")
+    long = HeldJob.perform_later("long", end_of_held = "#{@broker.directory}/end")
     garbage = @broker.call("FILA.ENQUEUE", "default", "\xFF{")
 
     wait("a job is delayed as long as it says") { noted.include?("later") }
@@ -38,12 +39,13 @@ class TestJobs < Harness
     assert_equal "ArgumentError: never", errors["GivenUpJob"]
     assert_match(/\ARuntimeError: no such order/, errors["FailingJob"])
     assert_equal "not a job of Active Job", dead.find { |message| message["id"] == garbage }["error"]
+    wait("the others have run") { noted.include?("discarded") && noted.include?("now") }
     # retry_on has counted two executions; of the error that Active Job does not handle the queue has counted two.
     assert_equal ["given up 1", "given up 2"], noted.grep(/given up/)
     assert_equal [2, 1, 1], [noted.count("failing"), noted.count("discarded"), noted.count("now")]
 
     wait("the long job begins") { noted.include?("long began") }
-    sleep(3) # its lease is two seconds
+    wait_for_extension(long)
     File.write(end_of_held, "")
     wait("the long job ends") { noted.include?("long ended") }
     assert_equal 1, noted.count("long began")
