@@ -14,7 +14,7 @@ use Symfony\Component\Messenger\Exception\TransportException;
 final class Connection
 {
     private const IDLE = 5;       // seconds after which a connection is tried before it is used
-    private const RECONNECT = 10; // seconds for which a command that may be repeated waits for the broker
+    private const RECONNECT = 30; // seconds for which a command that may be repeated waits for the broker: a lease, unless it is set
     private const PAUSE = 200000; // microseconds between two such attempts
 
     private ?\Redis $redis = null;

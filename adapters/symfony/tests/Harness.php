@@ -61,6 +61,14 @@ abstract class Harness extends TestCase
         return array_values(preg_grep($pattern, file($this->notes, \FILE_IGNORE_NEW_LINES)));
     }
 
+    /** Waits until the lease of the one message of a queue that is leased has been extended once more. */
+    protected function waitForExtension(string $queue): void
+    {
+        $until = fn () => max([0, ...array_column($this->broker->messages($queue), 'lease_until')]);
+        $before = $this->wait('a message is leased', $until);
+        $this->wait('its lease is extended', fn () => $until() > $before);
+    }
+
     protected function wait(string $what, \Closure $condition): mixed
     {
         try {

@@ -48,6 +48,11 @@ final class Process
         $this->end(\SIGKILL);
     }
 
+    public function signal(int $signal): void
+    {
+        proc_terminate($this->process, $signal);
+    }
+
     /** Waits for the end of the process, after a signal if one is named. Returns its exit code. */
     public function end(int $signal = 0): int
     {

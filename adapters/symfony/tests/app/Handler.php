@@ -26,16 +26,19 @@ final class Handler
             case 'parent': // sends another one
                 $this->bus->dispatch(new Json($work->line));
                 break;
-            case 'slow':
-                $this->note("$work->line began");
-                usleep(30000);
-                $this->note("$work->line ended");
-                break;
             case 'held': // until a file exists
                 $this->note("$work->line began");
                 while (!file_exists($work->file)) {
                     usleep(20000);
                     clearstatcache();
+                }
+                $this->note("$work->line ended");
+                break;
+            case 'once': // fails, and does not when the file exists that it makes
+                $this->note("$work->line began");
+                if (!file_exists($work->file)) {
+                    touch($work->file);
+                    $this->fail("no such order: $work->line", 100);
                 }
                 $this->note("$work->line ended");
                 break;

@@ -48,7 +48,7 @@ final class Kernel extends BaseKernel
             'messenger' => [
                 'transports' => [
                     'async' => [
-                        'dsn' => "%env(FILA_URL)%/async?visibility=3000&block=200$keepalive",
+                        'dsn' => "%env(FILA_URL)%/async?visibility=5000&block=200$keepalive",
                         'options' => ['create' => ['maxattempts' => 3]],
                         'retry_strategy' => $retry,
                         'failure_transport' => 'failed',
