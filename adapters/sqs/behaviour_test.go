@@ -607,7 +607,7 @@ func behaviours() map[string]struct {
 		"a running task can be cancelled": standard(func(s *script) {
 			s.do("CreateQueue", `"QueueName":"$q-dead"`, "")
 			s.do("SetQueueAttributes", `"Attributes":{"RedrivePolicy":"{\"deadLetterTargetArn\":\"arn:aws:sqs:us-east-1:000000000000:$q-dead\",\"maxReceiveCount\":1}"}`, "")
-			for range 3 {
+			for range 30 { // one a second: the task runs for half a minute
 				s.do("SendMessage", `"MessageBody":"a"`, "")
 				s.do("ReceiveMessage", ``, "")
 				s.do("ChangeMessageVisibility", `"ReceiptHandle":"`+s.handles[len(s.handles)-1]+`","VisibilityTimeout":0`, "")
