@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -73,19 +74,26 @@ func program() int {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 	}
+	fmt.Println("started")
 	r.Run(ctx)
-	fmt.Println("ended")
 	return 0
 }
 
-// relayProcess starts a relay in a process of its own.
+// relayProcess starts a relay in a process of its own, and waits until it ends in order at SIGTERM.
 func relayProcess(t *testing.T, broker, db, diesAt string, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(context.Background(), os.Args[0])
 	cmd.Env = append(append(os.Environ(), env...), "RELAY_BROKER="+broker, "RELAY_DATABASE="+db, "RELAY_DIES_AT="+diesAt)
 	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "started\n" {
+		t.Fatalf("a relay that starts: %q, %v", line, err)
 	}
 	return cmd
 }
@@ -280,7 +288,7 @@ func (d *database) remove() {
 }
 
 func (d *database) url(name string) string {
-	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?connect_timeout=5", d.port, name)
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?connect_timeout=%d", d.port, name, int(patience().Seconds()))
 }
 
 // fresh returns the URL of a new database with the tables of the outbox.
