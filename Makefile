@@ -201,7 +201,7 @@ damage: build ## damage N stores, and judge each start, check and repair: make d
 	$(GO) run ./integration/damage -bin $(BIN) -n $(if $(filter command line environment,$(origin N)),$(N),200)
 
 test-adapters: build ## let the frameworks' own suites drive the adapters and a real broker
-	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -count=1 -timeout $(HANGS) ./...) || exit 1; done
+	@for d in $(ADAPTERS); do (cd $$d && TEST_BROKER=$(CURDIR)/$(BIN) CGO_ENABLED=0 go test -count=1 -tags stress -timeout $(HANGS) ./...) || exit 1; done
 	@for f in $(FRAMEWORKS); do echo "$$f" && TEST_BROKER=$(CURDIR)/$(BIN) adapters/$$f/tests/run || exit 1; done
 
 test-readmes: setup-tests build ## make the packages of the adapters, install each in an empty folder, and follow its README
