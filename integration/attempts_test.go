@@ -31,11 +31,8 @@ func wantAttempts(t *testing.T, c *redis.Client, queue, id string, want ...strin
 // failOnce leases the message of a queue and nacks it.
 func failOnce(t *testing.T, c *redis.Client, queue, consumer, text string) {
 	t.Helper()
-	ds, err := leased(kit.Do(t, c, "FILA.LEASE", queue, "CONSUMER", consumer, "BLOCK", 5000))
-	if err != nil || len(ds) != 1 {
-		t.Fatalf("leased %v, %v", ds, err)
-	}
-	kit.Do(t, c, "FILA.NACK", queue, ds[0].receipt, "ERROR", text)
+	d := one(t, c, queue, "CONSUMER", consumer)
+	kit.Do(t, c, "FILA.NACK", queue, d.receipt, "ERROR", text)
 }
 
 // TestCausesSurviveKills: of a message that waits, of one that is leased, and of one that is dead.
@@ -46,11 +43,8 @@ func TestCausesSurviveKills(t *testing.T) {
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "jobs", "MAXATTEMPTS", 2, "BACKOFF", 0)
 	id := kit.Do(t, c, "FILA.ENQUEUE", "jobs", "work").(string)
 	lease := func() string {
-		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "jobs", "BLOCK", 5000))
-		if err != nil || len(ds) != 1 {
-			t.Fatalf("leased %v, %v", ds, err)
-		}
-		return ds[0].receipt
+		d := one(t, c, "jobs")
+		return d.receipt
 	}
 	want := func(protocol int, queue, cause string) {
 		t.Helper()

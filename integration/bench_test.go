@@ -24,12 +24,14 @@ func TestBenchMeasuresAndCleansUp(t *testing.T) {
 		{"wait", "--keys", "0"},
 		{"drain", "--backlog", "1000"},
 	} {
-		short := benched(t, b, "200ms", args)
-		if short.Messages == 0 { // the disk may have been busy for as long
-			short = benched(t, b, "3s", args)
+		var got measured
+		for _, lasts := range []string{"200ms", "3s", "30s"} { // the machine may have been busy for as long
+			if got = benched(t, b, lasts, args); got.Messages != 0 {
+				break
+			}
 		}
-		if short.Messages == 0 || short.Rate <= 0 || len(short.Latency) == 0 {
-			t.Errorf("%q: %+v", args, short)
+		if got.Messages == 0 || got.Rate <= 0 || len(got.Latency) == 0 {
+			t.Errorf("%q: %+v", args, got)
 		}
 	}
 	if queues := typed(t, b.Addr(), "FILA.QUEUE LIST"); queues[0] != "(empty array)" {

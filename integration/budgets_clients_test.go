@@ -147,13 +147,19 @@ func (s *speaker) restart() {
 	kit.Start(s.T, s.broker)
 }
 
+// serveSpeakers starts a broker for speakers: leases last longer than any number of restarts and of processes of redis-cli.
+func serveSpeakers(t *testing.T, args ...string) *harness.Broker {
+	t.Helper()
+	return kit.Serve(t, append(args, "--scheduler.visibility_timeout_ms", "3600000")...)
+}
+
 func TestBudgetsAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue
 		}
-		b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+		b := serveSpeakers(t, "--storage.lease_lag_ms", "0")
 		w := wires(t, b.Addr())[i]
 		for _, part := range []struct {
 			name string

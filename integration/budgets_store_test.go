@@ -15,7 +15,7 @@ func TestAStoreWithBudgetsIsInOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := kit.Serve(t, "--storage.lease_lag_ms", "0")
 			c := kit.Connect(t, b.Addr(), 3)
-			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 3_600_000) // what is reserved is that of leases
 			kit.Do(t, c, "FILA.BUDGET", "SET", "acme", "LOW", 5, "DEBT", 1, "DETAIL")
 			kit.Do(t, c, "FILA.BUDGET", "SET", "plan", "REFILL", 30, "EVERY", "@monthly", "TZ", "Europe/Berlin", "MAX", 90)
 			kit.Do(t, c, "FILA.BUDGET", "CREDIT", "acme", 100, "ID", "invoice-17", "NOTE", "paid")

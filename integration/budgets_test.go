@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/testkit"
 )
@@ -28,6 +29,11 @@ func wantBudget(t *testing.T, c *redis.Client, name string, credited, spent, res
 func TestEachEndOfALeaseGivesCreditsBack(t *testing.T) {
 	t.Parallel()
 	b := kit.Serve(t)
+	// endsBy ends the broker while a lease is held that ends a second later, and starts it again.
+	endsBy := func(end func(b *harness.Broker) error, q string, d delivery) {
+		kit.Do(t, kit.Connect(t, b.Addr(), 3), "FILA.EXTEND", q, d.receipt, 1000)
+		restarted(t, b, end)
+	}
 	for name, ends := range map[string]func(q string, d delivery) []any{ // the command; nil: none
 		"nack":         func(q string, d delivery) []any { return []any{"FILA.NACK", q, d.receipt, "DELAY", 0} },
 		"dead":         func(q string, d delivery) []any { return []any{"FILA.NACK", q, d.receipt, "DEAD"} },
@@ -35,18 +41,14 @@ func TestEachEndOfALeaseGivesCreditsBack(t *testing.T) {
 		"cancel":       func(q string, d delivery) []any { return []any{"FILA.CANCEL", q, strings.Split(d.receipt, ":")[0]} },
 		"purge":        func(q string, _ delivery) []any { return []any{"FILA.PURGE", q} },
 		"DELETE FORCE": func(q string, _ delivery) []any { return []any{"FILA.QUEUE", "DELETE", q, "FORCE"} },
-		"expiry":       func(string, delivery) []any { return nil },
-		"kill":         func(string, delivery) []any { killAndRestart(t, b); return nil },
-		"restart": func(string, delivery) []any {
-			kit.Stop(t, b)
-			kit.Start(t, b)
-			return nil
-		},
+		"expiry":       func(q string, d delivery) []any { return []any{"FILA.EXTEND", q, d.receipt, 1} },
+		"kill":         func(q string, d delivery) []any { endsBy((*harness.Broker).Kill, q, d); return nil },
+		"restart":      func(q string, d delivery) []any { endsBy((*harness.Broker).Stop, q, d); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := kit.Connect(t, b.Addr(), 3)
 			q, budget := strings.ReplaceAll(name, " ", "-"), "b-"+name
-			kit.Do(t, c, "FILA.QUEUE", "CREATE", q, "VISIBILITY", 1000, "BACKOFF", 0)
+			kit.Do(t, c, "FILA.QUEUE", "CREATE", q, "VISIBILITY", 3_600_000, "BACKOFF", 0)
 			kit.Do(t, c, "FILA.BUDGET", "SET", budget)
 			kit.Do(t, c, "FILA.BUDGET", "CREDIT", budget, 10)
 			for range 2 { // one at a time is paid for
@@ -93,7 +95,7 @@ func TestAClientThatVanishesKeepsNoCredits(t *testing.T) {
 			kit.Do(t, c, "FILA.BUDGET", "CREDIT", "acme", 7)
 			credited += 7
 			wantBudget(t, c, "acme", credited, credited-7, 0)
-			d := one(t, c, "q") // the same message again
+			d := one(t, c, "q", "VISIBILITY", 600_000) // the same message again
 			kit.Do(t, c, "FILA.ACK", "q", d.receipt)
 			wantBudget(t, c, "acme", credited, credited, 0)
 			kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "BUDGET", "acme", "CHARGE", 7)
@@ -186,7 +188,7 @@ func TestAWaitingLeaseWakesWithACredit(t *testing.T) {
 	t.Parallel()
 	b := kit.Serve(t)
 	c, waiting := kit.Connect(t, b.Addr(), 3), kit.Connect(t, b.Addr(), 3)
-	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q", "VISIBILITY", 3_600_000) // a lease that ends gives credits back
 	kit.Do(t, c, "FILA.BUDGET", "SET", "acme")
 	const rounds = 50
 	for range rounds {

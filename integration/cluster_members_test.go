@@ -35,7 +35,7 @@ func (n *nodes) asks(id string, args ...any) any {
 	c := kit.Connect(n.t, n.Node(id).Addr(), 3)
 	defer c.Close()
 	reply, err := c.Do(n.t.Context(), args...).Result()
-	if err != nil && !strings.HasPrefix(err.Error(), "LOADING ") {
+	if err != nil && !kit.Loading(err) && !kit.Deposed(err) {
 		n.t.Fatalf("%q at %s: %v", args, id, err)
 	}
 	return reply

@@ -48,10 +48,14 @@ func (n *nodes) redisCLI(id string, args ...string) string {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	out, err := exec.CommandContext(testkit.Context(n.t), "redis-cli", append([]string{"-h", host, "-p", port}, args...)...).CombinedOutput()
-	if err != nil {
-		n.t.Fatalf("redis-cli %v: %v: %s", args, err, out)
-	}
+	var out []byte
+	testkit.Eventually(n.t, "no other node is taking over", func() bool {
+		out, err = exec.CommandContext(testkit.Context(n.t), "redis-cli", append([]string{"-h", host, "-p", port}, args...)...).CombinedOutput()
+		if err != nil {
+			n.t.Fatalf("redis-cli %v: %v: %s", args, err, out)
+		}
+		return !strings.HasPrefix(string(out), "LOADING ")
+	})
 	return strings.TrimSpace(string(out))
 }
 

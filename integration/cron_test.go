@@ -112,7 +112,7 @@ func TestAPauseSurvivesAKill(t *testing.T) {
 	}
 	resumed := time.Now().Unix()
 	for {
-		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "q", "BLOCK", 10_000))
+		ds, err := leased(kit.Do(t, c, "FILA.LEASE", "q", "BLOCK", testkit.Patience().Milliseconds()/2))
 		if err != nil || len(ds) != 1 {
 			t.Fatalf("%v, %v", ds, err)
 		}

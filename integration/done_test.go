@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/faisca/fila/integration/kit"
 )
 
 // TestWhatIsDoneIsTheSameForAllClients: in both protocols, and after a kill while a message is leased and once it is done.
 func TestWhatIsDoneIsTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	b := serveSpeakers(t, "--storage.lease_lag_ms", "0")
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue

@@ -12,7 +12,7 @@ import (
 // TestPatternsAreTheSameForAllClients: each throttle key with the prefix of a pattern has a throttle of its own.
 func TestPatternsAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t)
+	b := serveSpeakers(t)
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue
@@ -77,7 +77,7 @@ func patterns(s *speaker, q, p string) {
 // TestHoldsAreTheSameForAllClients: what names a throttle that is held waits until the time of the reply, also after a kill.
 func TestHoldsAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t)
+	b := serveSpeakers(t)
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 {
 			continue

@@ -63,7 +63,7 @@ func TestAStartOnAFullDiskCanBeEmptied(t *testing.T) {
 		}
 	}
 	for n := stored["acked"]; n > 0; {
-		got := lease(t, c, "acked", "COUNT", 100)
+		got := lease(t, c, "acked", "COUNT", 100, "VISIBILITY", 3_600_000)
 		if len(got) == 0 {
 			t.Fatalf("%d messages are left, and none comes", n)
 		}

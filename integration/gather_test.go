@@ -17,7 +17,7 @@ import (
 // TestBatchesAreTheSameForAllClients: leases of one key and keys that gather, in both protocols, and after kills.
 func TestBatchesAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	b := serveSpeakers(t, "--storage.lease_lag_ms", "0")
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue

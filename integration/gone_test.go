@@ -100,7 +100,7 @@ func TestAWaiterThatGoesInTheMomentOfDeliveryLosesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			kit.Do(t, c, "FILA.ENQUEUE", "q", n)
-			d := one(t, c, "q")
+			d := one(t, c, "q", "VISIBILITY", 600_000)
 			if d.payload != fmt.Sprint(n) {
 				t.Errorf("%s: got %+v", name, d)
 			}

@@ -17,7 +17,7 @@ import (
 // TestGroupsAreTheSameForAllClients: in both protocols, and after kills while members are pending.
 func TestGroupsAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	b := serveSpeakers(t, "--storage.lease_lag_ms", "0")
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue

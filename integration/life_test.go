@@ -29,17 +29,17 @@ func TestTheLifeOfAMessageWithGoRedis(t *testing.T) {
 			payload := string([]byte{0, '\r', '\n', 0xff})
 			id := fmt.Sprint(kit.Do(t, c, "FILA.ENQUEUE", queue, payload, "KEY", "acme", "HEADER", "trace", "7f3a"))
 
-			d := one(t, c, queue, "VISIBILITY", 5000)
+			d := one(t, c, queue, "VISIBILITY", 600_000)
 			if d.id() != id || d.payload != payload || d.key != "acme" || d.queue != queue || d.attempt != 1 || d.deliveries != 1 || fmt.Sprint(d.headers) != "[trace 7f3a]" {
 				t.Errorf("leased %+v", d)
 			}
-			if since := time.Since(d.enqueuedAt); since < -time.Second || since > testkit.Patience() || d.until.Sub(d.enqueuedAt) < 5*time.Second {
+			if since := time.Since(d.enqueuedAt); since < -time.Second || since > testkit.Patience() || d.until.Sub(d.enqueuedAt) < 10*time.Minute {
 				t.Errorf("enqueued %s, leased until %s", d.enqueuedAt, d.until)
 			}
 			if again := lease(t, c, queue); len(again) != 0 {
 				t.Errorf("handed out while it is leased: %+v", again)
 			}
-			until, ok := kit.Do(t, c, "FILA.EXTEND", queue, d.receipt, 50_000).(int64)
+			until, ok := kit.Do(t, c, "FILA.EXTEND", queue, d.receipt, 660_000).(int64)
 			if !ok || time.UnixMilli(until).Before(d.until.Add(30*time.Second)) {
 				t.Errorf("extended from %s to %d", d.until, until)
 			}
@@ -164,7 +164,7 @@ func TestRedisCli(t *testing.T) {
 	t.Parallel()
 	b := kit.Serve(t)
 	addr := b.Addr()
-	if out, code := cli(t, addr, "", "-e", "FILA.QUEUE", "CREATE", "q"); out != "OK" || code != 0 {
+	if out, code := cli(t, addr, "", "-e", "FILA.QUEUE", "CREATE", "q", "VISIBILITY", "3600000"); out != "OK" || code != 0 {
 		t.Fatalf("%s, exit code %d", out, code)
 	}
 	if out, code := cli(t, addr, "", "-e", "FILA.ENQUEUE", "nosuch", "x"); !strings.HasPrefix(out, "NOQUEUE ") || code != 1 {

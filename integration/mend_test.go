@@ -94,12 +94,12 @@ func TestPurgePauseAndRedriveWithGoRedis(t *testing.T) {
 			if ds := lease(t, c, queue, "COUNT", 10); len(ds) != 4 {
 				t.Errorf("%d leased", len(ds))
 			}
-			// At 5 a second the remaining messages take seconds: the redrive continues in the
+			// At one a second the remaining messages take half a minute: the redrive continues in the
 			// background.
-			if n := kit.Do(t, c, "FILA.REDRIVE", dlq, "RATE", 5).(int64); n < 1 || n > 10 {
+			if n := kit.Do(t, c, "FILA.REDRIVE", dlq, "RATE", 1).(int64); n < 1 || n > 10 {
 				t.Errorf("%v redriven at first", n)
 			}
-			if m := kit.Mapped(t, kit.Do(t, c, "FILA.STATS", dlq)); m["redrive_running"] != int64(1) || m["redrive_rate"] != int64(5) {
+			if m := kit.Mapped(t, kit.Do(t, c, "FILA.STATS", dlq)); m["redrive_running"] != int64(1) || m["redrive_rate"] != int64(1) {
 				t.Errorf("got %v", m)
 			}
 			refused(t, c, "INVALID", "FILA.REDRIVE", dlq)

@@ -89,7 +89,7 @@ func TestMessagesAreFoundAndOneGroupOfErrorsGoesBack(t *testing.T) {
 				t.Fatalf("the groups are %q, want %q", texts, want)
 			}
 			// One group at a rate, stopped, and begun again after another end of the broker.
-			redrive := []any{"FILA.REDRIVE", "orders.dlq", "ERROR", groups[2]["error"], "RATE", 5}
+			redrive := []any{"FILA.REDRIVE", "orders.dlq", "ERROR", groups[2]["error"], "RATE", 1}
 			kit.Do(t, c, redrive...)
 			moved := func() int64 {
 				n, _ := kit.Mapped(t, kit.Do(t, c, "FILA.STATS", "orders.dlq"))["redrive_moved"].(int64)
@@ -143,7 +143,7 @@ func TestAScriptIsRolledBackAfterARestartAndInABackup(t *testing.T) {
 				return sources, list
 			}
 			restarted(t, b, end)
-			anna := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 3, MaxRetries: -1, Username: "anna", Password: "secret"})
+			anna := redis.NewClient(&redis.Options{Addr: b.Addr(), Protocol: 3, MaxRetries: -1, Username: "anna", Password: "secret", ReadTimeout: testkit.Patience()})
 			t.Cleanup(func() { anna.Close() })
 			c = kit.Connect(t, b.Addr(), 3)
 			sources, list := history(c)

@@ -20,8 +20,7 @@ var drawPicture = flag.Bool("draw", false, "write docs/pictures/fairness.svg")
 // right each tenant has its own. The order of deliveries is the same in every run, so is the picture.
 func TestTheFairnessPictureIsOfARun(t *testing.T) {
 	t.Parallel()
-	c := redis.NewClient(&redis.Options{Addr: kit.Serve(t, "--storage.engine", "memory").Addr()})
-	defer c.Close()
+	c := kit.Connect(t, kit.Serve(t, "--storage.engine", "memory").Addr(), 3)
 	without, with := deliveries(t, c, "without", false), deliveries(t, c, "with", true)
 	for _, quiet := range []string{"globex", "initech"} {
 		if after := lastOf(without, quiet); after < 310 {

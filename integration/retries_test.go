@@ -11,7 +11,7 @@ import (
 // TestRetriesOfAMessageAreTheSameForAllClients: in both protocols, and after a kill while it is leased.
 func TestRetriesOfAMessageAreTheSameForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	b := serveSpeakers(t, "--storage.lease_lag_ms", "0")
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue

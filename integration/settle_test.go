@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/faisca/fila/integration/kit"
 )
 
 // TestUseSettlesThrottlesForAllClients: what an ack or a nack has used is settled in throttles by cost, in both
 // protocols, and after a kill while the message is leased.
 func TestUseSettlesThrottlesForAllClients(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, "--storage.lease_lag_ms", "0")
+	b := serveSpeakers(t, "--storage.lease_lag_ms", "0")
 	for i, w := range wires(t, b.Addr()) {
 		if testing.Short() && i != 0 && i != 3 { // each client once, and each protocol
 			continue

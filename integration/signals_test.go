@@ -181,7 +181,12 @@ func wires(t *testing.T, addr string) (all []wire) {
 		c := kit.Connect(t, addr, protocol)
 		all = append(all, wire{fmt.Sprint("go-redis, RESP", protocol), func(t *testing.T, args ...string) any {
 			t.Helper()
-			reply, err := c.Do(t.Context(), anys(args)...).Result()
+			var reply any
+			var err error
+			testkit.Eventually(t, "no other node is taking over", func() bool {
+				reply, err = c.Do(t.Context(), anys(args)...).Result()
+				return !kit.Loading(err)
+			})
 			if err != nil {
 				return err.Error()
 			}

@@ -109,7 +109,7 @@ func (r *traced) enqueue() {
 // lease leases the next message and returns its receipt.
 func (r *traced) lease(visibility int) any {
 	r.Helper()
-	messages, _ := r.do("FILA.LEASE", "orders", "BLOCK", 10_000, "VISIBILITY", visibility, "CONSUMER", "worker-1").([]any)
+	messages, _ := r.do("FILA.LEASE", "orders", "BLOCK", testkit.Patience().Milliseconds()/2, "VISIBILITY", visibility, "CONSUMER", "worker-1").([]any)
 	if len(messages) != 1 {
 		r.Fatalf("leased %v", messages)
 	}
@@ -148,8 +148,8 @@ func TestAProducersTraceGoesOnInTheBroker(t *testing.T) {
 	r.lease(200) // the second failure, which expires: the message is dead
 	testkit.Eventually(t, "a dead message is redriven", func() bool { return r.do("FILA.REDRIVE", "orders.dlq") == int64(1) })
 	redriven := time.Now()
-	receipt := r.lease(1000)
-	r.do("FILA.EXTEND", "orders", receipt, 60_000)
+	receipt := r.lease(60_000)
+	r.do("FILA.EXTEND", "orders", receipt, 120_000)
 	r.do("FILA.ACK", "orders", receipt)
 	after := time.Now()
 

@@ -23,7 +23,7 @@ func TestBudgetsAreMovedAndShownOnTheCommandLine(t *testing.T) {
 	b.want(0, "-1\n", "", "fila budgets charge acme 901 --force")
 	b.want(0, "900\n", "", "fila budgets credit acme 901")
 	b.want(0, "", "", "fila enqueue llm p1 --key acme --budget acme --budget plan --charge 80; fila enqueue llm p2 --key acme --budget acme --charge 880")
-	b.do("FILA.LEASE", "llm", "COUNT", "2")
+	b.do("FILA.LEASE", "llm", "COUNT", "2", "VISIBILITY", "3600000")
 	b.want(0, "acme\t900\t80\t820\t1\t1901\t1001\t200\t\t\t\n", "", "fila budgets list --match 'ac*'")
 	b.want(0, "NAME  BALANCE  RESERVED  AVAILABLE  WAITING", "", "fila budgets list -o table")
 	b.want(0, "Budget \"acme\" has 820 credits available, the next message takes 880.\nstate      no_credit\n", "", "fila explain llm --key acme -o table")

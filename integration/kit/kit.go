@@ -216,14 +216,29 @@ type Doer interface {
 	Do(ctx context.Context, args ...any) *redis.Cmd
 }
 
-// Do sends a command that must not be refused, and returns its reply; nil is one.
-func Do(tb testing.TB, c Doer, args ...any) any {
+// Do sends a command that must not be refused, and returns its reply; nil is one. While another node is taking
+// over, it asks again, as clients do: LOADING says that nothing was executed.
+func Do(tb testing.TB, c Doer, args ...any) (reply any) {
 	tb.Helper()
-	reply, err := c.Do(tb.Context(), args...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		tb.Fatalf("%.200q: %v", args, err)
-	}
+	testkit.Eventually(tb, fmt.Sprintf("%.200q is executed", args), func() bool {
+		var err error
+		reply, err = c.Do(tb.Context(), args...).Result()
+		if err != nil && !errors.Is(err, redis.Nil) && !Loading(err) {
+			tb.Fatalf("%.200q: %v", args, err)
+		}
+		return !Loading(err)
+	})
 	return reply
+}
+
+// Loading reports whether a command was refused, and not executed, because another node is taking over or the
+// broker has not read its store yet.
+func Loading(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "LOADING ") }
+
+// Deposed reports whether the node that executed a command has ceased to lead meanwhile, so that the command may have
+// been executed or not. One that only reads is asked again.
+func Deposed(err error) bool {
+	return err != nil && strings.HasPrefix(err.Error(), "MISCONF ") && strings.Contains(err.Error(), "may have happened or not")
 }
 
 // Mapped converts a reply that is a map in RESP3 and a flat array in RESP2.
@@ -258,7 +273,7 @@ func WantStats(tb testing.TB, c Doer, queue string, want map[string]int64) {
 	testkit.EventuallyEqual(tb, "the statistics of "+queue, want, func() map[string]int64 {
 		got := map[string]int64{}
 		reply, err := c.Do(tb.Context(), "FILA.STATS", queue).Result()
-		if err != nil && strings.HasPrefix(err.Error(), "LOADING ") {
+		if Loading(err) || Deposed(err) {
 			return nil
 		}
 		if err != nil {
