@@ -68,15 +68,13 @@ func untilSignal() context.Context {
 const sameSignal = time.Second
 
 // stopTwice calls stop at the first signal and returns at the second; signals within sameSignal of
-// the first are ignored. Exiting then is as safe as a crash.
+// the first are ignored, however late this goroutine reads them. Exiting then is as safe as a crash.
 func stopTwice(signals <-chan os.Signal, stop func()) {
 	<-signals
-	first := time.Now()
 	stop()
-	for {
+	<-time.After(sameSignal)
+	for len(signals) > 0 {
 		<-signals
-		if time.Since(first) >= sameSignal {
-			return
-		}
 	}
+	<-signals
 }

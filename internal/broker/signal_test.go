@@ -27,6 +27,8 @@ func TestTwoSignalsTogetherStopInOrder(t *testing.T) {
 		synctest.Wait()
 		isClosed(t, "ended by what came together", ended, false)
 		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		isClosed(t, "ended by what came together and was read later", ended, false)
 		signals <- syscall.SIGTERM
 		synctest.Wait()
 		isClosed(t, "ended by the second signal", ended, true)
