@@ -58,13 +58,16 @@ func TestEveryNodeTellsItsRole(t *testing.T) {
 			n.infoOf(id, "cluster")["leader"] == leader && n.infoOf(id, "cluster")["cluster_state"] == "ok"
 	}
 	testkit.Eventually(t, "all nodes tell their roles", func() bool {
+		leader = n.leader()
 		return says("a", leader) && says("b", leader) && says("c", leader) && n.infoOf(leader, "replication")["connected_slaves"] == "2"
 	})
-	for _, id := range n.others(leader) {
-		if list := fmt.Sprint(n.infoOf(leader, "replication")); !strings.Contains(list, strings.Replace("ip="+n.Node(id).Addr(), ":", ",port=", 1)) {
-			t.Errorf("the leader does not name %s: %s", id, list)
-		}
-	}
+	testkit.Eventually(t, "the leader names the others", func() bool {
+		leader = n.leader()
+		list := fmt.Sprint(n.infoOf(leader, "replication"))
+		return !slices.ContainsFunc(n.others(leader), func(id string) bool {
+			return !strings.Contains(list, strings.Replace("ip="+n.Node(id).Addr(), ":", ",port=", 1))
+		})
+	})
 	c := kit.Connect(t, n.Node(n.others(leader)[0]).Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	kit.Do(t, c, "FILA.ENQUEUE", "q", "m")
@@ -95,6 +98,21 @@ func (n *nodes) fila(id string, args ...string) (out string, code int) {
 	return out, code
 }
 
+// transfers has a node hand the leadership over to another by way of a third one, and asks again what an election or a
+// late node has kept from happening.
+func (n *nodes) transfers(id, to string) {
+	n.t.Helper()
+	leads := func() bool { return n.infoOf(to, "replication")["role"] == "master" }
+	var out string
+	defer func() { n.t.Logf("transfer to %s: %s", to, out) }()
+	testkit.Eventually(n.t, "the leadership is handed over to "+to, func() (done bool) {
+		var code int
+		out, code = n.fila(id, "cluster", "transfer", to)
+		return code == 0 || leads()
+	})
+	testkit.Eventually(n.t, to+" leads", leads)
+}
+
 // The commands for operators: what they show of a cluster that is well and of one that is not, and what
 // they change, through any node.
 func TestAnOperatorOperatesACluster(t *testing.T) {
@@ -105,25 +123,18 @@ func TestAnOperatorOperatesACluster(t *testing.T) {
 	for i := range 20 {
 		kit.Do(t, c, "FILA.ENQUEUE", "q", i)
 	}
-	var out string
-	testkit.Eventually(t, "the cluster is well", func() (well bool) {
-		var code int
-		out, code = n.fila("c", "cluster", "status")
-		return code == 0
+	var leader string
+	testkit.Eventually(t, "all nodes are shown with their roles", func() bool {
+		out, code := n.fila("c", "cluster", "status")
+		leader = n.leader()
+		return code == 0 && !slices.ContainsFunc([]string{"a", "b", "c"}, func(id string) bool {
+			role := map[bool]string{true: "leader", false: "voter"}[id == leader]
+			return !strings.Contains(out, id+"\t"+role+"\tonline\t")
+		})
 	})
-	leader := n.leader()
-	for _, id := range []string{"a", "b", "c"} {
-		role := map[bool]string{true: "leader", false: "voter"}[id == leader]
-		if !strings.Contains(out, id+"\t"+role+"\tonline\t") {
-			t.Errorf("%s is not shown as %s:\n%s", id, role, out)
-		}
-	}
 	for _, to := range n.others(leader) {
 		leader = to
-		if out, code := n.fila("a", "cluster", "transfer", to); code != 0 {
-			t.Fatalf("transfer to %s: exit code %d, %s", to, code, out)
-		}
-		testkit.Eventually(t, to+" leads", func() bool { return n.infoOf(to, "replication")["role"] == "master" })
+		n.transfers("a", to)
 		kit.WantStats(t, c, "q", map[string]int64{"ready": 20})
 		testkit.Eventually(t, "the cluster is well", func() bool { _, code := n.fila(to, "cluster", "status"); return code == 0 })
 	}
@@ -168,9 +179,10 @@ func TestDisksLostInARowLoseNothing(t *testing.T) {
 		other := n.others(id)[0]
 		sent = n.sends(other, sent, 50)
 		n.loseDisk(id)
-		if out, code := n.fila(other, "cluster", "status"); code != 1 || !strings.Contains(out, id+" is down") && !strings.Contains(out, "no node leads") {
-			t.Errorf("%s is gone, and the exit code is %d, %s", id, code, out)
-		}
+		testkit.Eventually(t, id+" is not shown as online", func() bool {
+			out, code := n.fila(other, "cluster", "status")
+			return code == 1 && (strings.Contains(out, id+" is down") || strings.Contains(out, "no node leads"))
+		})
 		sent = n.sends(other, sent, 50)
 		waited := make(chan string, 1)
 		go func() { // the node that it asks is down at first
@@ -182,8 +194,9 @@ func TestDisksLostInARowLoseNothing(t *testing.T) {
 			t.Fatalf("waiting for %s: %s", id, got)
 		}
 	}
-	n.kill(n.leader())
-	kit.WantStats(t, kit.Connect(t, n.Node(n.others(n.leader())[0]).Addr(), 3), "q", map[string]int64{"ready": int64(sent)})
+	killed := n.leader()
+	n.kill(killed)
+	kit.WantStats(t, kit.Connect(t, n.Node(n.others(killed)[0]).Addr(), 3), "q", map[string]int64{"ready": int64(sent)})
 }
 
 // finds waits until fila doctor finds all of these at a node.
@@ -410,15 +423,15 @@ func TestTheAdminListenerOfEachNodeIsUseful(t *testing.T) {
 		}
 		return r.StatusCode, string(text)
 	}
-	leader := n.leader()
+	var leader string
 	for _, id := range []string{"a", "b", "c"} {
-		if status, body := get(id, "/readyz"); status != http.StatusOK {
-			t.Errorf("%s is not ready: %d %s", id, status, body)
-		}
-		if out, code := n.fila(id, "health", "--ready"); code != 0 {
-			t.Errorf("%s is not ready: %s", id, out)
-		}
+		testkit.Eventually(t, id+" is ready", func() bool { // a broker that stands still for two seconds is not
+			status, _ := get(id, "/readyz")
+			_, code := n.fila(id, "health", "--ready")
+			return status == http.StatusOK && code == 0
+		})
 		testkit.Eventually(t, "the figures of "+id+" are right", func() bool {
+			leader = n.leader()
 			status, body := get(id, "/metrics")
 			leads := map[bool]string{true: "1", false: "0"}[id == leader]
 			return status == http.StatusOK && strings.Contains(body, "\nfila_cluster_leads "+leads+"\n") && strings.Contains(body, "\nfila_cluster_has_leader 1\n") &&
@@ -437,9 +450,10 @@ func TestTheAdminListenerOfEachNodeIsUseful(t *testing.T) {
 	if status, body := get(rest[1], "/metrics"); status != http.StatusOK || !strings.Contains(body, "\nfila_cluster_has_leader 0\n") {
 		t.Errorf("without a leader: %d\n%s", status, body)
 	}
-	if status, body := get(rest[1], "/healthz"); status != http.StatusOK {
-		t.Errorf("a node without a leader is alive: %d %s", status, body)
-	}
+	testkit.Eventually(t, "a node without a leader is alive", func() bool {
+		status, _ := get(rest[1], "/healthz")
+		return status == http.StatusOK
+	})
 	for _, id := range []string{leader, rest[0]} {
 		if err := n.Node(id).Start(); err != nil {
 			t.Fatal(err)

@@ -38,7 +38,12 @@ func (n *nodes) may(id, user, password string, args ...any) bool {
 	n.t.Helper()
 	c := n.as(id, user, password)
 	defer c.Close()
-	return c.Do(n.t.Context(), args...).Err() == nil
+	var err error
+	testkit.Eventually(n.t, "no other node is taking over", func() bool {
+		err = c.Do(n.t.Context(), args...).Err()
+		return !kit.Loading(err)
+	})
+	return err == nil
 }
 
 // redisCLI runs redis-cli against a node.

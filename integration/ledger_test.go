@@ -20,6 +20,10 @@ type ledger struct {
 	acked    map[string]uint64 // id → acked delivery number
 	held     map[string]hold   // id → the latest lease that the client has not ended
 	wrong    []string
+
+	// forgets says whether the broker may have forgotten a lease of a time because of something else than a kill until
+	// another; nil: never.
+	forgets func(from, to time.Time) bool
 }
 
 // hold is a lease known to a client.
@@ -91,7 +95,8 @@ func (l *ledger) delivered(d delivery, era int, visibility time.Duration) {
 		l.breach("%s was acked and came again as %s", id, d.receipt)
 	}
 	begun := d.until.Add(-visibility)
-	if h, live := l.held[id]; live && h.era == l.era && era == l.era && begun.Before(h.until) && fence > fenceOf(h.receipt) {
+	if h, live := l.held[id]; live && h.era == l.era && era == l.era && begun.Before(h.until) && fence > fenceOf(h.receipt) &&
+		(l.forgets == nil || !l.forgets(h.until.Add(-visibility), begun)) {
 		l.breach("%s is leased until %s and was leased again as %s at %s", h.receipt, h.until, d.receipt, begun)
 	}
 	l.held[id] = hold{receipt: d.receipt, era: era, until: d.until}
