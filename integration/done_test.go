@@ -3,7 +3,6 @@ package integration_test
 import (
 	"fmt"
 	"testing"
-
 )
 
 // TestWhatIsDoneIsTheSameForAllClients: in both protocols, and after a kill while a message is leased and once it is done.

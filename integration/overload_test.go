@@ -66,6 +66,7 @@ func TestOverloadIsBounded(t *testing.T) {
 		default:
 		}
 	}
+	testkit.Eventually(t, "a long command is refused", func() bool { return o.refused.Load() > 0 })
 	use, err := proc.UseOf(b.PID())
 	cancel()
 	o.Wait()
@@ -76,8 +77,6 @@ func TestOverloadIsBounded(t *testing.T) {
 		t.Error(err)
 	case use.Peak > residentMB<<20:
 		t.Errorf("%d MiB were in memory, want at most %d", use.Peak>>20, residentMB)
-	case o.refused.Load() == 0:
-		t.Error("nobody was refused a long command: the bound was not reached")
 	}
 	t.Logf("at most %d MiB in memory, a calm client was served %d times, %d long commands were refused, %d messages of the flood", use.Peak>>20, served, o.refused.Load(), o.flooded.Load())
 }

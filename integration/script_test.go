@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/testkit"
@@ -106,14 +108,18 @@ func TestScriptsAreLoadedFromAFileAndOutliveTheBroker(t *testing.T) {
 // again after a while.
 func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t, "--lua.breaker_cooldown_ms", "2000")
-	c := kit.Connect(t, b.Addr(), 3)
-	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
-	kit.Do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers[fila.get('by'):lower()] }\nend")
-	for range 6 {
-		kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "mine", "WEIGHT", 7, "THROTTLE", "slow")
+	// failing is a broker with a script that fails, and messages to which that has happened.
+	failing := func(cooldown string, messages int) (b *harness.Broker, c *redis.Client, stats func() map[string]any) {
+		b = kit.Serve(t, "--lua.breaker_cooldown_ms", cooldown)
+		c = kit.Connect(t, b.Addr(), 3)
+		kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
+		kit.Do(t, c, "FILA.SCRIPT", "LOAD", "q", "ON_ENQUEUE", "function on_enqueue(msg)\n  return { fairness_key = msg.headers[fila.get('by'):lower()] }\nend")
+		for range messages {
+			kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "KEY", "mine", "WEIGHT", 7, "THROTTLE", "slow")
+		}
+		return b, c, func() map[string]any { return shown(t, b.Addr(), "FILA.SCRIPT", "STATS", "q") }
 	}
-	stats := func() map[string]any { return shown(t, b.Addr(), "FILA.SCRIPT", "STATS", "q") }
+	b, c, stats := failing("3600000", 6)
 	got := stats()
 	wantShown(t, got, map[string]any{"state": "open", "calls": 3, "errors": 3, "skipped": 3, "row": 3, "opened": 1, "last_line": 2})
 	if text := fmt.Sprint(got["last_error"]); !strings.HasPrefix(text, "on_enqueue:2: ") {
@@ -127,11 +133,15 @@ func TestTheBreakerOpensAndClosesAgain(t *testing.T) {
 	kit.Do(t, c, "FILA.CONFIG", "SET", "by", "Tenant")
 	kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
 	wantShown(t, stats(), map[string]any{"state": "open", "calls": 3, "skipped": 4})
+	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 7})
+
+	b, c, stats = failing("100", 3)
+	kit.Do(t, c, "FILA.CONFIG", "SET", "by", "Tenant")
 	testkit.Eventually(t, "the breaker lets a call through", func() bool { return stats()["state"] == "trial" })
 	kit.Do(t, c, "FILA.ENQUEUE", "q", "x", "HEADER", "tenant", "acme")
 	wantShown(t, stats(), map[string]any{"state": "closed", "calls": 4, "errors": 3, "row": 0, "opened": 1, "trial_at": nil})
 	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "acme"), map[string]any{"depth": 1})
-	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 7})
+	wantShown(t, shown(t, b.Addr(), "FILA.KEY", "GET", "q", "default"), map[string]any{"depth": 3})
 }
 
 // TestDelayedMessagesComeAtTheirTime: not early, even across a restart.

@@ -3,7 +3,6 @@ package integration_test
 import (
 	"fmt"
 	"testing"
-
 )
 
 // TestUseSettlesThrottlesForAllClients: what an ack or a nack has used is settled in throttles by cost, in both

@@ -92,7 +92,10 @@ func try(t *testing.T, c client) *result {
 		}
 	}
 	b := kit.Serve(t)
-	admin := redis.NewClient(&redis.Options{Addr: b.Addr(), ClientName: adminName})
+	admin := redis.NewClient(&redis.Options{
+		Addr: b.Addr(), ClientName: adminName, MaxRetries: -1,
+		DialTimeout: testkit.Patience(), ReadTimeout: testkit.Patience(), WriteTimeout: testkit.Patience(), PoolTimeout: testkit.Patience(),
+	})
 	t.Cleanup(func() { _ = admin.Close() })
 
 	if c.benchmark {

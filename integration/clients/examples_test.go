@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/faisca/fila/integration/harness"
 	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/testkit"
@@ -129,8 +127,7 @@ func withPackages(t *testing.T, dir string) {
 
 func demonstrate(t *testing.T, e example, b *harness.Broker) {
 	t.Helper()
-	admin := redis.NewClient(&redis.Options{Addr: b.Addr()})
-	defer admin.Close()
+	admin := kit.Connect(t, b.Addr(), 3)
 	r := &trial{T: t, addr: b.Addr(), admin: admin, queue: "example " + e.name}
 	worker := r.startWorker(e)
 	r.until("it asks for a queue that does not exist yet", func() bool {
@@ -144,7 +141,7 @@ func demonstrate(t *testing.T, e example, b *harness.Broker) {
 		return { action = 'retry', delay_ms = 3600000 }
 	end`)
 	// Real time passes: this job takes longer than its lease, which a busy machine extends in time.
-	r.produce(e, "say grüße", "sleep 4", "fail no such user", "say done")
+	r.produce(e, "say grüße", "sleep 7", "fail no such user", "say done")
 	r.until("all jobs are done", func() bool { return r.figure("acked") == 3 && r.figure("leased") == 0 })
 	if r.figure("expired") != 0 || r.figure("dead_lettered") != 1 || r.figure("delivered") != 4 {
 		t.Errorf("expired %d, dead %d, delivered %d times", r.figure("expired"), r.figure("dead_lettered"), r.figure("delivered"))
@@ -185,7 +182,7 @@ func (r *trial) produce(e example, jobs ...string) {
 }
 
 func (r *trial) environment() []string {
-	return append(append(os.Environ(), environment(r.T, r.addr, 0)...), "FILA_QUEUE="+r.queue, "FILA_LEASE_MS=3000", "LC_ALL=C.UTF-8")
+	return append(append(os.Environ(), environment(r.T, r.addr, 0)...), "FILA_QUEUE="+r.queue, "FILA_LEASE_MS=6000", "LC_ALL=C.UTF-8")
 }
 
 // figure returns a statistic of the queue, or -1 if it is missing.

@@ -204,11 +204,10 @@ func TestClientsThroughFailovers(t *testing.T) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan struct{})
-	admin := redis.NewClient(&redis.Options{Addr: f.ports[plainMode][f.leader()]})
+	admin := kit.Connect(t, f.ports[plainMode][f.leader()], 3)
 	for _, a := range all {
 		kit.Do(t, admin, "FILA.QUEUE", "CREATE", a.queue, "VISIBILITY", "2000", "BACKOFF", "10", "MAXATTEMPTS", "1000000")
 	}
-	_ = admin.Close() // it is done
 	for _, a := range all {
 		go func() {
 			a.run(working)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/faisca/fila/integration/kit"
 	"github.com/faisca/fila/internal/testkit"
 )
@@ -36,8 +34,7 @@ func TestSnippetsOfTheExamplesEnd(t *testing.T) {
 				t.Fatalf("%d snippets in %s", len(found), s.language)
 			}
 			b := kit.Serve(t)
-			admin := redis.NewClient(&redis.Options{Addr: b.Addr()})
-			defer admin.Close()
+			admin := kit.Connect(t, b.Addr(), 3)
 			r := &trial{T: t, addr: b.Addr(), admin: admin, queue: "thumbnails"}
 			kit.Do(t, admin, "FILA.QUEUE", "CREATE", r.queue)
 			_, port, _ := strings.Cut(b.Addr(), ":")

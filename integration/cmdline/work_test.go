@@ -216,7 +216,7 @@ func TestALeaseIsExtendedWhileTheProgramRuns(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
 	// The worker extends a lease every third of its time. What is tested is that real time may pass, so the
 	// lease is long enough for a busy machine, and the program outlives it.
-	b.do("FILA.QUEUE", "CREATE", "q", "VISIBILITY", "3000")
+	b.do("FILA.QUEUE", "CREATE", "q", "VISIBILITY", "6000")
 	b.do("FILA.ENQUEUE", "q", "hello")
 	w := b.working("fila work q --max 1 -- sh -c 'while [ ! -e go ]; do sleep 0.02; done'")
 	testkit.Eventually(t, "the lease would have ended without its extensions", func() bool { return extended(b) >= 4 })
@@ -250,10 +250,10 @@ func extended(b *broker) int {
 
 func TestAProgramWhoseMessageIsTakenAwayIsEnded(t *testing.T) {
 	b := serve(t, "--storage.engine", "memory")
-	b.do("FILA.QUEUE", "CREATE", "q", "VISIBILITY", "300")
+	b.do("FILA.QUEUE", "CREATE", "q", "VISIBILITY", "6000") // the worker sees it within a third of that
 	id := client.Text(b.do("FILA.ENQUEUE", "q", "hello"))
-	w := b.working("fila work q --max 1 -- sh -c 'trap \"echo ended > ended; exit 1\" TERM; while true; do sleep 0.02; done'")
-	testkit.Eventually(t, "it is leased", func() bool { return b.info("q", "leased") == 1 })
+	w := b.working("fila work q --max 1 -- sh -c 'trap \"echo ended > ended; exit 1\" TERM; echo > begun; while true; do sleep 0.02; done'")
+	testkit.Eventually(t, "the program runs", func() bool { _, err := os.Stat(filepath.Join(b.dir, "begun")); return err == nil })
 	b.do("FILA.CANCEL", "q", id)
 	err := w.Wait()
 	if _, missing := os.Stat(filepath.Join(b.dir, "ended")); err != nil || missing != nil {

@@ -1,7 +1,7 @@
 # A hand with redis-rb.
 require 'redis'
 
-OPTIONS = { host: ENV['FILA_HOST'], port: ENV['FILA_PORT'].to_i }.freeze
+OPTIONS = { host: ENV['FILA_HOST'], port: ENV['FILA_PORT'].to_i, timeout: 5 }.freeze # one second if nothing is said, in redis-rb 5
 
 def hex(mark, text) = mark + text.b.unpack1('H*')
 
