@@ -118,7 +118,7 @@ func TestHostileScriptsCostTheirOwnQueue(t *testing.T) {
 	testkit.AtLength(t)
 	b := kit.Serve(t, "--lua.timeout_ms", "10")
 	c := kit.Connect(t, b.Addr(), 3)
-	kit.Do(t, c, "FILA.QUEUE", "CREATE", "quiet")
+	kit.Do(t, c, "FILA.QUEUE", "CREATE", "quiet", "LUATIMEOUT", 60_000) // other processes may stop its script as well
 	tenants := script(t, filepath.Join("testdata", "tenants.lua"))
 	kit.Do(t, c, "FILA.SCRIPT", "LOAD", "quiet", "ON_ENQUEUE", tenants)
 	const length = 2 * time.Second

@@ -259,7 +259,9 @@ func (r *reader) run(s step) {
 	})
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	deadline := time.Now().Add(testkit.Patience())
+	const processes = 5 // a command may start a hundred, which takes longer than one event
+	patience := processes * testkit.Patience()
+	deadline := time.Now().Add(patience)
 	var err error
 	for ended := false; !ended; {
 		select {
@@ -277,7 +279,7 @@ func (r *reader) run(s step) {
 			interrupted = false
 		}
 		if late {
-			err = fmt.Errorf("it did not end within %v", testkit.Patience())
+			err = fmt.Errorf("it did not end within %v", patience)
 			break
 		}
 	}

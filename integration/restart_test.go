@@ -136,7 +136,7 @@ func TestTimersOutliveTheBroker(t *testing.T) {
 // answered enqueues are exactly the stored ones.
 func TestAStopAnswersWhatIsInFlight(t *testing.T) {
 	t.Parallel()
-	b := kit.Serve(t)
+	b := kit.Serve(t, "--server.shutdown_timeout_ms", "3600000") // what is late is answered, too
 	c := kit.Connect(t, b.Addr(), 3)
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "q")
 	kit.Do(t, c, "FILA.QUEUE", "CREATE", "idle")

@@ -77,7 +77,12 @@ func (s *secured) as(t *testing.T, secure *tls.Config, user, password string) *r
 // refused fails unless a command returns this error.
 func refused(t *testing.T, c *redis.Client, want string, args ...any) {
 	t.Helper()
-	got, err := c.Do(t.Context(), args...).Result()
+	var got any
+	var err error
+	testkit.Eventually(t, "no other node is taking over", func() bool {
+		got, err = c.Do(t.Context(), args...).Result()
+		return !kit.Loading(err)
+	})
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%q answers %v, %v; want %s", args, got, err, want)
 	}

@@ -55,8 +55,8 @@ enqueue noisy 1 1000
 enqueue quiet 1 10
 work 24
 
-echo "noisy may have one message every ten seconds from now on; quiet enqueues 3 more. The worker gets:"
-fila FILA.THROTTLE SET $throttle RATE 0.1 >/dev/null
+echo "noisy may have one message in a thousand seconds from now on; quiet enqueues 3 more. The worker gets:"
+fila FILA.THROTTLE SET $throttle RATE 0.001 >/dev/null
 enqueue quiet 11 13
 work 6
 

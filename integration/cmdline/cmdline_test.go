@@ -115,6 +115,15 @@ func (b *broker) want(code int, stdout, stderr, line string) string {
 	return out
 }
 
+// completes waits until a line of completion prints what is wanted: the Tab key waits for the broker for half a second only.
+func (b *broker) completes(want, line string) {
+	b.t.Helper()
+	testkit.Eventually(b.t, line+" prints "+want, func() bool {
+		out, _, code := b.typed(line)
+		return code == 0 && strings.Contains(out, want)
+	})
+}
+
 // interrupt sends a signal to a started command and returns its exit code.
 func interrupt(t *testing.T, cmd *exec.Cmd, s syscall.Signal) int {
 	t.Helper()

@@ -211,10 +211,7 @@ func TestNamesAreCompletedFromTheBroker(t *testing.T) {
 		"fila __complete queues list -o ''":         "jsonl\n",
 		"fila __complete browse orders --status ''": "delayed\n",
 	} {
-		out, _, code := b.typed(line)
-		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: exit code %d: %s", line, code, out)
-		}
+		b.completes(want, line)
 	}
 	out, _, code := b.typed("FILA_URL=fila://127.0.0.1:1 fila __complete queues show ''")
 	if code != 0 || !strings.HasPrefix(out, ":4") {

@@ -147,6 +147,9 @@ func TestEveryExampleWorks(t *testing.T) {
 			b.files()
 			b.enough(name)
 			typed := strings.NewReplacer(exampleID, id, exampleVersion, version(), "10.0.0.7:5555", b.Addr(), "clients kill 7", "clients kill "+b.victim()).Replace(line)
+			if name == "fila health" {
+				typed += " --timeout " + testkit.Patience().String() // in place of two seconds
+			}
 			ran++
 			if endless(typed) {
 				b.endsWhenInterrupted(typed)

@@ -27,7 +27,7 @@ func TestAGroupIsRunFromTheCommandLine(t *testing.T) {
 	b.want(3, "", "NOGROUP", "fila enqueue pages x --group nosuch")
 	b.want(0, "import-7\topen\t3\t3\t0\t0\t0\t", "", "fila groups list")
 	b.want(0, "NAME      STATE  MEMBERS  PENDING  DONE  DEAD  CANCELLED  OPENED_AT\nimport-7  open   3        3        0     0     0          ", "", "fila groups list -o table")
-	b.want(0, "import-7\n", "", "fila __complete groups show '' 2> log")
+	b.completes("import-7\n", "fila __complete groups show ''")
 	b.want(0, "sealed import-7, 3 pending\n", "", "fila groups seal import-7 -o table")
 	b.want(0, "3\n", "", "fila groups seal import-7 -o json")
 	b.want(1, "", "SEALED", "fila enqueue pages x --group import-7")

@@ -26,8 +26,8 @@ func TestQueuesAreBoundToTopicsAndPublishedTo(t *testing.T) {
 	b.want(0, "audit\nbilling\nshipping\n", "", "fila topics unbind order.placed audit --yes; fila topics bind order.placed audit; fila topics show order.placed | cut -f 1")
 	b.want(2, "", "this cannot be undone: give --yes", "fila topics unbind order.placed audit")
 	b.want(0, "unbound audit from order.placed", "", "fila topics unbind order.placed audit -y -o table")
-	b.want(0, "order.placed\n", "", "fila __complete topics show '' 2> log")
-	b.want(0, "billing\n", "", "fila __complete topics bind order.placed '' 2> log")
+	b.completes("order.placed\n", "fila __complete topics show ''")
+	b.completes("billing\n", "fila __complete topics bind order.placed ''")
 
 	out := strings.Split(b.want(0, "", "", "fila publish order.placed one --key k --header kind=goods --header country=de"), "\n")
 	id := strings.TrimPrefix(out[0], "billing\t")

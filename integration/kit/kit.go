@@ -54,7 +54,7 @@ func PrepareIn(tb testing.TB, dir string, args ...string) *harness.Broker {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	b.SetEnv("FILA_LUA__TIMEOUT_MS=2000") // for machines that are busy with other tests
+	b.SetEnv("FILA_LUA__TIMEOUT_MS=60000") // for machines that are busy with other tests
 	ends(tb, "the broker", b)
 	return b
 }
