@@ -32,9 +32,7 @@ func (o *operations) next(*core) int64 {
 		if j.page == nil {
 			at = min(at, j.NextAt)
 		}
-		if j.task != nil {
-			at = min(at, j.Began+redriveReplyAfter)
-		}
+		at = min(at, j.replyAt())
 	}
 	return at
 }
@@ -46,8 +44,8 @@ func (o *operations) expire(c *core) {
 		if j.page == nil && j.NextAt <= c.now {
 			c.advance(j)
 		}
-		if t := j.task; t != nil && j.Began+redriveReplyAfter <= c.now {
-			t.resume(c)
+		if j.replyAt() <= c.now {
+			j.task.resume(c)
 		}
 	}
 }

@@ -38,7 +38,7 @@ type Redrive struct {
 // restart or a recovery ends it, and each message has moved or not.
 //
 // The task that started the redrive is answered at its end or after redriveReplyAfter,
-// whichever comes first; then the redrive continues in the background.
+// whichever comes first, but not before its first page is read; then the redrive continues in the background.
 type redrive struct {
 	redriving.State
 	req  Redrive
@@ -49,6 +49,15 @@ type redrive struct {
 
 // redriveReplyAfter is how long a redrive delays the reply to its client.
 const redriveReplyAfter = int64(time.Second)
+
+// replyAt returns when the task that waits is answered although the redrive goes on. Its first page is waited for, so
+// that the answer to a short redrive is all of it, however late a page is read.
+func (j *redrive) replyAt() int64 {
+	if j.task == nil || j.page != nil && j.Looked == 0 {
+		return never
+	}
+	return j.Began + redriveReplyAfter
+}
 
 // Redrive moves dead messages back, ready at once, and returns how many it has moved by the
 // time of the answer. Attempts restart; ids and positions stay. A message stays in the

@@ -237,3 +237,23 @@ func TestAMessageThatFailsAnewDuringARedriveOfItsGroupStays(t *testing.T) {
 		w.sound()
 	}
 }
+
+// The answer to a redrive waits for its first page, also where that is read later than the client is answered otherwise.
+func TestARedriveWhosePageIsLateIsAnsweredWithAllOfIt(t *testing.T) {
+	w := newWorld(t, nil)
+	w.queue("a", QueueOptions{})
+	w.die("a", "x", "y")
+	n := 0
+	req := &Redrive{DLQ: "a.dlq"}
+	task := w.start(func(tx *Tx) (err error) { n, err = tx.Redrive(req); return err })
+	w.Lazy = func() bool { return true }
+	w.Advance(2 * time.Second)
+	w.Lazy = nil
+	if task.Done() {
+		t.Errorf("it is answered with %d while its page is read", n)
+	}
+	w.Do()
+	if !task.Done() || n != 2 {
+		t.Errorf("answered %v, with %d", task.Done(), n)
+	}
+}
