@@ -84,6 +84,9 @@ func TestHealthTellsTheStatesApart(t *testing.T) {
 		if status, said := o.command(t, "FILA.QUEUE LIST"); status != 503 || !strings.Contains(said, "LOADING") {
 			t.Errorf("meanwhile a command is answered %d %s", status, said)
 		}
+		if err := os.WriteFile(filepath.Join(o.Dir(), "go-on"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		kit.Ready(t, o.Broker)
 		o.wantHealth(t, "running", 200, 200)
 		if status, said := o.command(t, "FILA.QUEUE LIST"); status != 200 || said != "[]" {

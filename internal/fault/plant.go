@@ -28,7 +28,7 @@ const (
 	ForgottenVote = "forgotten-vote" // term and vote are in memory only
 
 	// These break no promise: they hold a broker in a state that its health must show.
-	slowRecovery = "slow-recovery" // the first look into the store takes slowFor
+	slowRecovery = "slow-recovery" // the first look into the store takes until the file goOn is there
 	readOnly     = "read-only"     // the store takes no more commits after that of markedQueue
 	stuckLoop    = "stuck-loop"    // after that commit the recovery in the loop never ends
 )

@@ -5,6 +5,7 @@ package fault
 import (
 	"bytes"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,10 +13,10 @@ import (
 	"github.com/faisca/fila/storage"
 )
 
-// slowFor is how long the first look into a slow store takes.
-const slowFor = 3 * time.Second
+// goOn is the file, in the working directory of the broker, that ends the first look into a slow store.
+const goOn = "go-on"
 
-// slowStore takes long for the first scan, which is that of the recovery.
+// slowStore does not end the first scan, which is that of the recovery, before the file goOn is there.
 type slowStore struct {
 	Store
 
@@ -23,7 +24,11 @@ type slowStore struct {
 }
 
 func (s *slowStore) Scan(f storage.Family, from, to []byte) storage.Iterator {
-	s.first.Do(func() { <-time.After(slowFor) })
+	s.first.Do(func() {
+		for _, err := os.Stat(goOn); err != nil; _, err = os.Stat(goOn) {
+			<-time.After(10 * time.Millisecond)
+		}
+	})
 	return s.Store.Scan(f, from, to)
 }
 
