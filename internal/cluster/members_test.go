@@ -133,6 +133,21 @@ func (c *trial) operated(what string, do func(*Node) error) {
 	})
 }
 
+// learner has the leader make a node a learner, until it is one.
+func (c *trial) learner(id string) {
+	c.t.Helper()
+	c.operated(id+" as a learner", func(n *Node) error {
+		c.deposed(id)
+		return n.Learner(c.t.Context(), id)
+	})
+}
+
+// record has the leader write that a node is a learner, until it has.
+func (c *trial) record(id string) {
+	c.t.Helper()
+	testkit.Eventually(c.t, "the record of "+id, func() bool { return c.setLearner(c.t.Context(), id, true) == nil })
+}
+
 // The one that is named keeps its copy and gets no vote, whatever happens, until it is named again.
 func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 	c, done := choosing(t, 3, "a", "b", "c", "d")
@@ -140,7 +155,10 @@ func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 	ctx := t.Context()
 	for range 2 { // the second time it is one already
 		// After an election the leader does not know at once that the spare one has caught up.
-		testkit.Eventually(t, named+" as a learner", func() bool { return c.nodes[spare].node.Learner(ctx, named) == nil })
+		testkit.Eventually(t, named+" as a learner", func() bool {
+			c.deposed(named)
+			return c.nodes[spare].node.Learner(ctx, named) == nil
+		})
 		if v := c.votes(); len(v) != 3 || slices.Contains(v, named) || !slices.Contains(v, spare) {
 			t.Fatalf("%v vote, %s is a learner", v, named)
 		}
@@ -151,7 +169,7 @@ func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 		testkit.Eventually(t, "batches", func() bool { return done.Load() > before+n })
 	}
 	progress(5)
-	refused(t, c.nodes[c.first()].node.Transfer(ctx, named), "does not vote")
+	refusedAtLast(t, func() error { return c.nodes[c.first()].node.Transfer(ctx, named) }, "does not vote")
 	// A restart of all, and a failover.
 	for id := range c.nodes {
 		c.kill(id)
@@ -162,7 +180,7 @@ func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 	lost := c.first()
 	c.kill(lost)
 	progress(5)
-	c.operated("the removal of "+lost, func(n *Node) error { return n.Remove(ctx, lost) })
+	c.removed(c.first(), lost)
 	// There are fewer voters than wanted now, and it has caught up.
 	progress(200)
 	if v := c.votes(); len(v) != 2 || slices.Contains(v, named) {
@@ -186,15 +204,17 @@ func TestALearnerOfAnOperatorDoesNotVoteUntilItMay(t *testing.T) {
 
 func TestALearnerIsRefusedWhereTheOthersWereTooFew(t *testing.T) {
 	c, _ := choosing(t, 3, "a", "b", "c")
-	leader, other := c.first(), c.follower()
+	other := c.follower()
 	n, ctx := c.nodes[other].node, t.Context()
-	refused(t, n.Learner(ctx, "x"), "no member", `"x"`, "[a b c]")
-	refused(t, n.Voter(ctx, "x"), "no member", `"x"`)
-	refused(t, n.Learner(ctx, leader), leader+" leads", "TRANSFER")
-	refused(t, n.Learner(ctx, other), "2 voters would be left, and 3 are the least", "cluster.peers")
-	if err := n.Voter(ctx, other); err != nil {
-		t.Errorf("a voter is to vote: %v", err)
-	}
+	refusedAtLast(t, func() error { return n.Learner(ctx, "x") }, "no member", `"x"`, "[a b c]")
+	refusedAtLast(t, func() error { return n.Voter(ctx, "x") }, "no member", `"x"`)
+	testkit.Eventually(t, "a refusal of the node that leads", func() bool {
+		leader := c.first()
+		err := n.Learner(ctx, leader)
+		return err != nil && strings.Contains(err.Error(), leader+" leads") && strings.Contains(err.Error(), "TRANSFER")
+	})
+	refusedAtLast(t, func() error { return n.Learner(ctx, c.follower()) }, "2 voters would be left, and 3 are the least", "cluster.peers")
+	testkit.Eventually(t, "a voter is to vote", func() bool { return n.Voter(ctx, other) == nil })
 	for id, r := range c.nodes {
 		if nodes, err := storage.ReadLearners(r.store); err != nil || len(nodes) > 0 {
 			t.Errorf("after the refusals %s has the learners %v, %v", id, nodes, err)
@@ -215,61 +235,56 @@ func TestALearnerIsRefusedWhereTheOthersWereNoMajority(t *testing.T) {
 	}
 	n := c.nodes[leader].node
 	testkit.Eventually(t, "two that do not answer", func() bool { return c.member(leader, off[1]).Refusal != "" && c.member(leader, off[2]).Refusal != "" })
-	refusedAtLast(t, func() error { return n.Learner(t.Context(), wanted) }, "2 of 4 voters would answer", "no majority")
+	refusedAtLast(t, func() error { // of a node that is there and does not lead
+		return n.Learner(t.Context(), map[bool]string{true: leader, false: wanted}[c.first() == wanted])
+	}, "2 of 4 voters would answer", "no majority")
 	// Of five, two may be learners.
 	for _, id := range off[1:3] {
 		c.start(id)
 	}
 	c.heard()
 	for i, id := range off[:2] {
-		c.operated("the vote of "+id, func(n *Node) error { return n.Learner(t.Context(), id) })
+		c.learner(id)
 		if v := c.votes(); len(v) != 4-i || slices.Contains(v, id) {
 			t.Errorf("%v vote, %s is a learner", v, id)
 		}
 	}
 	c.heard()
-	last := c.follower()
-	refused(t, c.nodes[c.first()].node.Learner(t.Context(), last), "2 voters would be left")
+	refusedAtLast(t, func() error { return c.nodes[c.first()].node.Learner(t.Context(), c.follower()) }, "2 voters would be left")
 }
 
 // What comes between the record and the change of the members does not matter: the record counts.
 func TestALeaderThatIsToBeALearnerHandsOver(t *testing.T) {
 	c, done := choosing(t, 3, "a", "b", "c", "d")
 	old := c.first()
-	if err := c.setLearner(t.Context(), old, true); err != nil {
-		t.Fatal(err)
-	}
+	c.record(old)
 	testkit.Eventually(t, "another leader and three voters without "+old, func() bool {
 		return c.first() != old && len(c.votes()) == 3 && !slices.Contains(c.votes(), old)
 	})
 	before := done.Load()
 	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+20 })
-	if s := c.nodes[old].node.Status(); s.State != "follower" {
-		t.Errorf("the learner is a %s", s.State)
-	}
+	testkit.EventuallyEqual(t, "the state of the learner", "follower", func() string { return c.nodes[old].node.Status().State })
 }
 
 // A member without a vote takes the place of one that becomes a learner, unless an operator has named it.
 func TestANodeThatIsNotNeededIsNotMadeAVoter(t *testing.T) {
 	c, done := choosing(t, 3, "a", "b", "c", "d")
 	spare := c.spare()
-	refused(t, c.nodes[c.first()].node.Voter(t.Context(), spare), "3 voters, as many as it needs", "make one of them a learner")
-	c.operated(spare+" a learner by name, too", func(n *Node) error { return n.Learner(t.Context(), spare) })
-	refused(t, c.nodes[c.first()].node.Learner(t.Context(), c.follower()), "2 voters would be left")
+	refusedAtLast(t, func() error { return c.nodes[c.first()].node.Voter(t.Context(), spare) }, "3 voters, as many as it needs", "make one of them a learner")
+	c.learner(spare) // by name, too
+	refusedAtLast(t, func() error { return c.nodes[c.first()].node.Learner(t.Context(), c.follower()) }, "2 voters would be left")
 	// Its record goes with it: the next node of its name is another one.
 	c.removed(c.first(), spare)
 	if err := c.ended(spare); err == nil || !strings.Contains(err.Error(), "was removed") {
 		t.Error(err)
 	}
-	if nodes, err := storage.ReadLearners(c.nodes[c.first()].store); err != nil || len(nodes) > 0 {
-		t.Errorf("the learners %v, %v", nodes, err)
-	}
+	testkit.Eventually(t, "no record of a learner", func() bool { // at the leader, which may be another one by now
+		nodes, err := storage.ReadLearners(c.nodes[c.first()].store)
+		return err == nil && len(nodes) == 0
+	})
 	c.wipe(spare)
 	c.start(spare)
-	lost := c.follower()
-	if err := c.nodes[c.first()].node.Learner(t.Context(), lost); err != nil {
-		testkit.Eventually(t, "the spare node", func() bool { err = c.nodes[c.first()].node.Learner(t.Context(), lost); return err == nil })
-	}
+	c.learner(c.follower())
 	testkit.Eventually(t, "the vote of "+spare, func() bool { return slices.Contains(c.votes(), spare) })
 	before := done.Load()
 	testkit.Eventually(t, "batches", func() bool { return done.Load() > before+20 })
@@ -297,28 +312,32 @@ func TestANodeLeadsWhoseVoteTheOthersHaveNotLearntOf(t *testing.T) {
 	c.startAll()
 	c.formed()
 	c.heard()
-	leader := c.leader()
-	late := ring(leader)
-	other := ring(late)
+	other := c.follower()
 	// With this record the leader leaves it to the test to give the vote back.
-	if err := c.setLearner(t.Context(), other, true); err != nil {
-		t.Fatal(err)
-	}
-	l := c.nodes[leader].node
-	if err := l.raft.DemoteVoter(raft.ServerID(other), 0, memberTime).Error(); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Eventually(t, "all know that it does not vote", func() bool { return len(c.nodes[late].node.voters()) == 2 && len(c.nodes[other].node.voters()) == 2 })
-	c.net.isolate(late, true)
+	c.record(other)
 	addr := ""
 	for _, p := range c.peers {
 		if p.ID == other {
 			addr = p.Addr
 		}
 	}
-	if err := l.raft.AddVoter(raft.ServerID(other), raft.ServerAddress(addr), 0, memberTime).Error(); err != nil {
-		t.Fatal(err)
-	}
+	leader, late := "", ""
+	testkit.Eventually(t, "a vote that only two nodes know of", func() bool {
+		c.deposed(other)
+		leader = c.first()
+		late = map[bool]string{true: ring(other), false: ring(leader)}[ring(leader) == other]
+		r := c.nodes[leader].node.raft
+		if leader == other || r.DemoteVoter(raft.ServerID(other), 0, memberTime).Error() != nil {
+			return false
+		}
+		testkit.Eventually(t, "all know that it does not vote", func() bool { return len(c.nodes[late].node.voters()) == 2 && len(c.nodes[other].node.voters()) == 2 })
+		c.net.isolate(late, true)
+		if r.AddVoter(raft.ServerID(other), raft.ServerAddress(addr), 0, memberTime).Error() == nil {
+			return true
+		}
+		c.net.isolate(late, false) // without it the leader soon ceases to be one, which may be before the vote
+		return false
+	})
 	before := done.Load()
 	testkit.Eventually(t, "batches without the third node", func() bool { return done.Load() > before+10 })
 	c.kill(leader)

@@ -69,7 +69,7 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 	var transports [3]*heldBack
 	var servers []raft.Server
 	for i := range transports {
-		addr, inner := raft.NewInmemTransport("")
+		addr, inner := raft.NewInmemTransportWithTimeout("", 10*time.Second) // a vote that is lost is not asked for again
 		transports[i] = &heldBack{InmemTransport: inner, sends: true}
 		servers = append(servers, raft.Server{ID: raft.ServerID("abc"[i : i+1]), Address: addr})
 	}
@@ -80,14 +80,18 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 			}
 		}
 	}
+	t.Cleanup(func() {
+		for _, r := range nodes { // in this order: those that have led before the one that answers them
+			if r != nil {
+				_ = r.Shutdown().Error()
+			}
+		}
+	})
 	for i := range nodes {
 		c := raft.DefaultConfig()
 		c.LocalID, c.Logger = servers[i].ID, hashicorpLog(zerolog.Nop())
-		c.HeartbeatTimeout, c.ElectionTimeout, c.CommitTimeout = 300*time.Millisecond, 300*time.Millisecond, 5*time.Millisecond
-		c.LeaderLeaseTimeout = 300 * time.Millisecond
-		if i == 0 { // its clock stands still while it is stopped: it does not step down
-			c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = 2*time.Minute, 2*time.Minute, time.Minute
-		}
+		// No node is elected before the test asks for it, and none steps down: the clock of a node that is stopped stands still.
+		c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout, c.CommitTimeout = 2*time.Hour, 2*time.Hour, time.Hour, 5*time.Millisecond
 		logs := raft.NewInmemStore()
 		if err := raft.BootstrapCluster(c, logs, logs, raft.NewInmemSnapshotStore(), transports[i], raft.Configuration{Servers: servers}); err != nil {
 			t.Fatal(err)
@@ -97,22 +101,18 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 			t.Fatal(err)
 		}
 		nodes[i] = r
-		t.Cleanup(func() { _ = r.Shutdown().Error() })
 	}
-	leader := func() int {
-		for i, r := range nodes {
-			if r.State() == raft.Leader {
-				return i
+	elect := func(i, by int) { // as at a transfer of the leadership
+		t.Helper()
+		now := &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
+		testkit.Eventually(t, "the node leads that is to", func() bool {
+			if nodes[i].State() == raft.Follower {
+				_ = transports[by].TimeoutNow(servers[i].ID, servers[i].Address, now, &raft.TimeoutNowResponse{})
 			}
-		}
-		return -1
-	}
-	testkit.Eventually(t, "a leader", func() bool { return leader() >= 0 })
-	if i := leader(); i != 0 {
-		testkit.Eventually(t, "the node with the long times leads", func() bool {
-			return nodes[0].State() == raft.Leader || nodes[i].LeadershipTransferToServer(servers[0].ID, servers[0].Address).Error() == nil && nodes[0].State() == raft.Leader
+			return nodes[i].State() == raft.Leader
 		})
 	}
+	elect(0, 1)
 	old := nodes[0]
 	if err := old.Barrier(0).Error(); err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 	once := sync.OnceFunc(func() { close(held) })
 	t.Cleanup(once)
 	config := old.ReloadableConfig()
-	config.HeartbeatTimeout, config.ElectionTimeout = time.Minute, time.Minute // has heartbeats sent at once
+	config.HeartbeatTimeout, config.ElectionTimeout = time.Hour, time.Hour // has heartbeats sent at once
 	if err := old.ReloadConfig(config); err != nil {
 		t.Fatal(err)
 	}
@@ -137,16 +137,8 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 	h.mu.Unlock()
 	transports[1].Disconnect(servers[0].Address) // it does not read what comes
 	transports[2].Disconnect(servers[0].Address)
-	other := -1
-	testkit.Eventually(t, "another leader", func() bool {
-		for i := 1; i < 3; i++ {
-			if nodes[i].State() == raft.Leader && nodes[i].CurrentTerm() > term {
-				other = i
-			}
-		}
-		return other > 0
-	})
-	if err := nodes[other].Apply([]byte("acknowledged"), time.Second).Error(); err != nil {
+	elect(1, 2)
+	if err := nodes[1].Apply([]byte("acknowledged"), 0).Error(); err != nil {
 		t.Fatal(err)
 	}
 	if old.State() != raft.Leader {
