@@ -258,28 +258,64 @@ func (x *tab) find(role, name string) *rod.Element {
 func (x *tab) click(role, name string) {
 	x.t.Helper()
 	var last error
-	for range 5 {
-		e := x.find(role, name).Timeout(testkit.Patience())
-		if last = e.ScrollIntoView(); last != nil {
-			continue
-		}
-		if last = e.Click(proto.InputMouseButtonLeft, 1); last == nil {
+	for range 10 {
+		if last = x.hit(x.find(role, name).Timeout(testkit.Patience())); last == nil {
 			return
 		}
 	}
 	x.t.Fatalf("%s %q cannot be clicked: %v", role, name, last)
 }
 
+var errMissed = errors.New("the click came to something else")
+
+// hit clicks an element. Where the page is drawn again between the look for its place and the click, this comes to
+// something else: then it has no effect, and hit returns an error.
+func (x *tab) hit(e *rod.Element) error {
+	if err := e.ScrollIntoView(); err != nil {
+		return err
+	}
+	_, err := e.Eval(`() => {
+		const kinds = ["pointerdown", "mousedown", "pointerup", "mouseup", "click"], to = this;
+		let hit = false;
+		const guard = (e) => {
+			if (to.contains(e.target)) {
+				hit ||= e.type === "click";
+			} else if (e.isTrusted) {
+				e.preventDefault();
+				e.stopImmediatePropagation();
+			}
+		};
+		kinds.forEach((k) => addEventListener(k, guard, true));
+		window.clicked = () => {
+			kinds.forEach((k) => removeEventListener(k, guard, true));
+			return hit;
+		};
+	}`)
+	if err != nil {
+		return err
+	}
+	err = e.Click(proto.InputMouseButtonLeft, 1)
+	r, gone := x.Eval(`() => window.clicked?.() ?? true`)
+	switch {
+	case gone != nil, r.Value.Bool(): // gone is the page, by a link to another one
+		return err
+	case err != nil:
+		return err
+	}
+	return errMissed
+}
+
 // fill types a text into a field, in place of what is there.
 func (x *tab) fill(role, name, text string) {
 	x.t.Helper()
-	e := x.find(role, name)
-	if err := e.Focus(); err != nil {
-		x.t.Fatal(err)
-	}
-	if _, err := e.Eval(`() => this.select && this.select()`); err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Eventually(x.t, fmt.Sprintf("the %s %q has the focus", role, name), func() bool {
+		e := x.find(role, name)
+		if e.Focus() != nil {
+			return false // it has been drawn again
+		}
+		r, err := e.Eval(`() => { this.select && this.select(); return document.activeElement === this; }`)
+		return err == nil && r.Value.Bool()
+	})
 	if text == "" {
 		x.press(input.Delete)
 		return
@@ -292,10 +328,15 @@ func (x *tab) fill(role, name, text string) {
 // choose chooses an option of a field by its value.
 func (x *tab) choose(name, value string) {
 	x.t.Helper()
-	_, err := x.find("combobox", name).Eval(`(value) => { this.value = value; this.dispatchEvent(new Event("change", { bubbles: true })); }`, value)
-	if err != nil {
-		x.t.Fatal(err)
-	}
+	testkit.Eventually(x.t, fmt.Sprintf("%q is chosen of %q", value, name), func() bool {
+		r, err := x.find("combobox", name).Eval(`(value) => {
+			this.value = value;
+			const there = this.isConnected && this.value === value;
+			there && this.dispatchEvent(new Event("change", { bubbles: true }));
+			return there;
+		}`, value)
+		return err == nil && r.Value.Bool()
+	})
 }
 
 // press presses keys, one after the other.

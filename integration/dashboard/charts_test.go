@@ -114,7 +114,7 @@ func TestChartsZoom(t *testing.T) {
 	x := open(t, browse(t), b.url, "#/queues/orders")
 	x.wait("Live")
 	rows := func() int {
-		r, err := x.Eval(`() => document.querySelectorAll(".chart")[1].querySelectorAll("tbody tr").length`)
+		r, err := x.Eval(`() => document.querySelectorAll(".chart")[1]?.querySelectorAll("tbody tr").length ?? 0`)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,8 +215,8 @@ func TestSharesMoveWithinTwoSecondsOfAChangeOfWeight(t *testing.T) {
 		return fair == "80 %" && part > "50 %"
 	})
 	took, n := time.Since(began), events.Load()-seen
-	if n > 2 {
-		t.Errorf("it took %d events of live figures, want at most 2", n)
+	if most := int64(testkit.Slowed(2*time.Second, 20) / time.Second); n > most { // on a busy machine it is looked at later
+		t.Errorf("it took %d events of live figures, want at most %d", n, most)
 	}
 	t.Logf("seen after %d events of live figures, %s", n, took.Round(time.Millisecond))
 	testkit.Eventually(t, "the shares are those of FILA.KEYS", func() bool {

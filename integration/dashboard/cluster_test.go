@@ -10,7 +10,7 @@ import (
 	"github.com/faisca/fila/internal/testkit"
 )
 
-// cluster starts three nodes that are one broker.
+// cluster starts three nodes that are one broker. Its elections take long, so that on a busy machine none leads by chance.
 func cluster(t *testing.T, login [2]string, args ...string) []*broker {
 	t.Helper()
 	var peers []string
@@ -19,7 +19,7 @@ func cluster(t *testing.T, login [2]string, args ...string) []*broker {
 	}
 	var nodes []*broker
 	for _, id := range []string{"a", "b", "c"} {
-		nodes = append(nodes, launch(t, append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ",")}, args...)...))
+		nodes = append(nodes, launch(t, append([]string{"--cluster.node_id", id, "--cluster.peers", strings.Join(peers, ","), "--cluster.election_ms", "5000"}, args...)...))
 	}
 	for _, b := range nodes {
 		b.serves(login)
@@ -101,8 +101,12 @@ func (b *broker) leader() (id string) {
 	return id
 }
 
-// nodeRow returns the cells of a node on the page of the nodes.
-const nodeRow = `(id) => [...([...document.querySelectorAll("tbody tr")].find((r) => r.querySelector("th").firstChild.textContent === id)?.children ?? [])].map((c) => c.innerText)`
+// nodeRow returns the cells of a node on the page of the nodes, by the names of the columns.
+const nodeRow = `(id) => {
+	const row = [...document.querySelectorAll("tbody tr")].find((r) => r.querySelector("th")?.firstChild?.textContent === id);
+	const names = [...(row?.closest("table").querySelectorAll("thead th") ?? [])].map((c) => c.textContent.replace(/ [↑↓]$/, ""));
+	return Object.fromEntries([...(row?.children ?? [])].map((c, i) => [names[i], c.innerText]));
+}`
 
 // row returns what the page says of a node, by the names of the columns.
 func (x *tab) row(id string) map[string]string {
@@ -111,13 +115,9 @@ func (x *tab) row(id string) map[string]string {
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	names, err := x.Eval(`() => [...document.querySelectorAll("thead th")].map((c) => c.textContent.replace(/ [↑↓]$/, ""))`)
-	if err != nil {
-		x.t.Fatal(err)
-	}
 	cells := map[string]string{}
-	for i, cell := range r.Value.Arr() {
-		cells[names.Value.Arr()[i].Str()] = cell.Str()
+	for name, cell := range r.Value.Map() {
+		cells[name] = cell.Str()
 	}
 	return cells
 }
@@ -128,7 +128,7 @@ func (x *tab) row(id string) map[string]string {
 func TestThePageOfTheNodesShowsHowEachIs(t *testing.T) {
 	testkit.AtLength(t)
 	t.Parallel()
-	nodes := cluster(t, [2]string{}, "--cluster.election_ms", "5000") // on a busy machine none leads by chance
+	nodes := cluster(t, [2]string{})
 	ids := []string{"a", "b", "c"}
 	nodes[0].do("FILA.QUEUE", "CREATE", "orders")
 	leader := nodes[0].leader()

@@ -27,9 +27,10 @@ func TestTheLinesOfADialogDoTheSameWhenTyped(t *testing.T) {
 	x.fill("textbox", "Payload", payload)
 	x.fill("textbox", "Fairness key", key)
 	x.fill("textbox", "Headers", "name: "+header)
-	x.wait("FILA.ENQUEUE")
+	x.wait("HEADER name")
 	lines := map[string]string{"redis-cli": x.command()}
 	x.click("button", "shell")
+	x.wait("fila call FILA.ENQUEUE")
 	lines["shell"] = x.command()
 
 	bin := t.TempDir()

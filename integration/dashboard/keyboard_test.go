@@ -48,12 +48,7 @@ func (x *tab) tabTo(what string) {
 
 func (x *tab) wantFocus(what string) {
 	x.t.Helper()
-	for range 50 {
-		if x.focused() == what {
-			return
-		}
-	}
-	x.t.Errorf("the focus is at %q, want %q", x.focused(), what)
+	testkit.EventuallyEqual(x.t, "the focus", what, x.focused)
 }
 
 // A queue is found, paused and purged without a mouse.

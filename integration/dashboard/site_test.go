@@ -143,9 +143,7 @@ func (x *tab) reads() {
 	x.t.Helper()
 	is := func(what, js string) {
 		x.t.Helper()
-		if r, err := x.Eval(js); err != nil || !r.Value.Bool() {
-			x.t.Errorf("not so: %s (%v)", what, err)
-		}
+		x.until(what, js) // some of it is only so when the page has been drawn
 	}
 	x.visit("docs/how-to/rate-limit.html")
 	is("the contents are on the right", `() => document.querySelector("aside").getBoundingClientRect().left > document.querySelector("main").getBoundingClientRect().right - 1`)

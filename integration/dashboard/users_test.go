@@ -164,7 +164,7 @@ func (x *tab) lasts(act func()) time.Duration {
 }
 
 // endMax is how long a session may outlive its user. Where the machine is busy with something else a
-// measurement may take longer, so there are several, of which one has to hold.
+// measurement may take longer, so there are several, of which one has to hold, with as much time as others take away.
 const (
 	endMax   = time.Second
 	endTries = 5
@@ -183,7 +183,7 @@ func (x *tab) endsInTime(what, hash string, create, remove func()) {
 		if text := x.text(); strings.Contains(text, "orders") {
 			x.t.Errorf("%s: the page still shows:\n%s", what, text)
 		}
-		if took[len(took)-1] <= endMax {
+		if took[len(took)-1] <= testkit.Slowed(endMax, 20) {
 			x.t.Logf("%s: the session and its stream end after %v", what, took)
 			return
 		}
@@ -231,9 +231,7 @@ func TestADeletedUserIsLoggedOut(t *testing.T) {
 		if r.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: the cookie of the session that has ended is answered with %d", what, r.StatusCode)
 		}
-		if n := b.streams(); n != 0 {
-			t.Errorf("%s: %d streams are left", what, n)
-		}
+		testkit.EventuallyEqual(t, what+": the number of streams that are left", 0, b.streams)
 	}
 }
 
