@@ -3,10 +3,13 @@ package cli
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestAWrongURLIsRefusedWithoutItsPassword(t *testing.T) {
@@ -75,7 +78,7 @@ func serveFake(c net.Conn, answers map[string]string) {
 				return
 			}
 			text := make([]byte, size+2)
-			if _, err := r.Read(text); err != nil {
+			if _, err := io.ReadFull(r, text); err != nil {
 				return
 			}
 			words[i] = string(text[:size])
@@ -113,7 +116,7 @@ func TestThePasswordIsAskedForOnATerminalOnly(t *testing.T) {
 	} {
 		var out, errOut strings.Builder
 		asked := ""
-		proc := Process{Args: []string{"health", "--addr", addr, "--user", x.user}, Stdout: &out, Stderr: &errOut}
+		proc := Process{Args: []string{"health", "--timeout", testkit.Patience().String(), "--addr", addr, "--user", x.user}, Stdout: &out, Stderr: &errOut}
 		if x.terminal {
 			proc.Password = func(question string) (string, error) { asked = question; return "s3cret", nil }
 		}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/faisca/fila/internal/testkit"
 )
 
 func TestHealthTellsAliveFromReady(t *testing.T) {
@@ -28,7 +30,7 @@ func TestHealthTellsAliveFromReady(t *testing.T) {
 	} {
 		addr := server(t, map[string]string{"INFO persistence replication fila": x.reply})
 		for args, want := range map[string]string{"": x.alive, "--ready": x.ready} {
-			code, stdout, stderr := run(t, never(t), append([]string{"health", "--addr", addr}, strings.Fields(args)...)...)
+			code, stdout, stderr := run(t, never(t), append([]string{"health", "--timeout", testkit.Patience().String(), "--addr", addr}, strings.Fields(args)...)...)
 			refused := strings.HasPrefix(want, "fila: ")
 			if refused && (code != 1 || stdout != "" || stderr != want+"\n") || !refused && (code != 0 || stdout != want+"\n" || stderr != "") {
 				t.Errorf("%q %s: exit %d, stdout %q, stderr %q, want %q", x.reply, args, code, stdout, stderr, want)
@@ -51,7 +53,7 @@ func TestABrokerThatDoesNotAnswerIsNotAlive(t *testing.T) {
 	}{
 		{[]string{"--addr", silent, "--timeout", "20ms"}, 1, "the broker has not answered within 20ms"},
 		{[]string{"--addr", silent, "--tls", "--timeout", "20ms"}, 1, "the broker has not answered within 20ms"},
-		{[]string{"--addr", "127.0.0.1:1"}, 1, "no broker at 127.0.0.1:1"},
+		{[]string{"--addr", "127.0.0.1:1", "--timeout", testkit.Patience().String()}, 1, "no broker at 127.0.0.1:1"},
 		{[]string{"--timeout", "0s"}, 2, "--timeout must be positive"},
 	} {
 		code, stdout, stderr := run(t, never(t), append([]string{"health"}, x.args...)...)

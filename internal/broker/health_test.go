@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/faisca/fila/cli"
+	"github.com/faisca/fila/internal/testkit"
 )
 
 // subcommand runs a subcommand in this process.
@@ -34,7 +35,7 @@ func TestHealthAsksTheBrokerAsTheUserThatItIsGiven(t *testing.T) {
 		{[]string{"FILA_URL=fila://monitor:m0nitor@" + i.addr}, "alive\n", "ready\n"},
 		{[]string{"FILA_URL=fila://worker:w0rker@" + i.addr}, "alive\n", "fila: NOPERM "},
 	} {
-		args := []string{"health", "--addr", i.addr}
+		args := []string{"health", "--timeout", testkit.Patience().String(), "--addr", i.addr}
 		for want, args := range map[string][]string{x.alive: args, x.ready: append(args, "--ready")} {
 			code, stdout, stderr := subcommand(t, x.environ, args...)
 			if said := stdout + stderr; !strings.HasPrefix(said, want) || (code == 0) != (stderr == "") || code > 1 {
@@ -46,14 +47,14 @@ func TestHealthAsksTheBrokerAsTheUserThatItIsGiven(t *testing.T) {
 
 func TestABrokerThatHasStoppedIsNotAlive(t *testing.T) {
 	i := launch(t, nil)
-	if code, _, stderr := subcommand(t, nil, "health", "--ready", "--addr", i.addr); code != 0 {
+	if code, _, stderr := subcommand(t, nil, "health", "--ready", "--timeout", testkit.Patience().String(), "--addr", i.addr); code != 0 {
 		t.Fatalf("exit %d: %s", code, stderr)
 	}
 	i.stop()
 	if err := <-i.ended; err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := subcommand(t, nil, "health", "--addr", i.addr); code != 1 || !strings.Contains(stderr, "no broker at "+i.addr) {
+	if code, _, stderr := subcommand(t, nil, "health", "--timeout", testkit.Patience().String(), "--addr", i.addr); code != 1 || !strings.Contains(stderr, "no broker at "+i.addr) {
 		t.Errorf("exit %d, said %q", code, stderr)
 	}
 }

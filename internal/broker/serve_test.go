@@ -38,7 +38,15 @@ func launch(t *testing.T, flags map[string]string) instance {
 	ready := make(readyLine, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	i := instance{stop: cancel, ended: make(chan error, 1)}
-	go func() { i.ended <- serve(ctx, l.Config, zerolog.New(ready), nil) }()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		i.ended <- serve(ctx, l.Config, zerolog.New(ready), nil)
+	}()
+	t.Cleanup(func() { // the next test finds neither its files nor its limits of memory
+		cancel()
+		<-over
+	})
 	select {
 	case i.addr = <-ready:
 	case err := <-i.ended:

@@ -104,7 +104,7 @@ func TestTheWatchdogIsFedAsLongAsTheLoopTurns(t *testing.T) {
 		}
 	}
 	s.say("MARK")
-	if state, alive := next(t, c); state != "MARK" || alive != 0 {
+	if state, alive := next(t, c); state != "MARK" || alive > 1 { // one had its answer of the loop before, and may come late
 		t.Errorf("while the loop is stuck there are %d signs of life, then %q", alive, state)
 	}
 	close(gate)
