@@ -278,9 +278,8 @@ func TestQuietAfterALongCommandHoldsNothing(t *testing.T) {
 		cl.want("-ERR unknown command 'NOPE'\r\n")
 		clients = append(clients, cl)
 	}
-	if grown := heap() - before; grown > 2<<20 {
-		t.Errorf("grown by %d bytes", grown)
-	}
+	// The reader of the last one may have its command yet when the reply is there.
+	testkit.Eventually(t, "no more than 2 MiB are held", func() bool { return heap()-before <= 2<<20 })
 	runtime.KeepAlive(clients)
 }
 

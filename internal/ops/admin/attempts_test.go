@@ -129,20 +129,24 @@ func TestTheTableOfFailuresIsBounded(t *testing.T) {
 }
 
 func TestWrongPasswordsOverHTTPAreSlowedDown(t *testing.T) {
-	s := serve(t, newBroker(t, users()...), nil)
-	if got := s.login("admin", "guess"); got.status != http.StatusUnauthorized || got.json(t)["code"] != "WRONGPASS" || got.header.Get("Set-Cookie") != "" {
-		t.Fatalf("a wrong password: %d %s", got.status, got.body)
-	}
-	for name, got := range map[string]reply{
-		"login": s.login("admin", "nimda"), "Basic": s.do("GET", "/v1/session", "", as("admin", "nimda")), "stream": s.do("GET", "/v1/live", "", as("admin", "nimda")),
-	} {
-		after, err := strconv.Atoi(got.header.Get("Retry-After"))
-		if got.status != http.StatusTooManyRequests || err != nil || after < 1 || got.header.Get("Set-Cookie") != "" {
-			t.Errorf("%s with the right password within a second: %d %s, Retry-After %q", name, got.status, got.body, got.header.Get("Retry-After"))
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes()
+		s := serveOn(t, l, newBroker(t, users()...), nil)
+		s.connect(l)
+		if got := s.login("admin", "guess"); got.status != http.StatusUnauthorized || got.json(t)["code"] != "WRONGPASS" || got.header.Get("Set-Cookie") != "" {
+			t.Fatalf("a wrong password: %d %s", got.status, got.body)
 		}
-	}
-	if got := s.do("GET", "/healthz", ""); got.status != 200 {
-		t.Errorf("what needs no password is %d", got.status)
-	}
-	testkit.Eventually(t, "the right password counts again", func() bool { return s.login("admin", "nimda").status == http.StatusNoContent })
+		for name, got := range map[string]reply{
+			"login": s.login("admin", "nimda"), "Basic": s.do("GET", "/v1/session", "", as("admin", "nimda")), "stream": s.do("GET", "/v1/live", "", as("admin", "nimda")),
+		} {
+			after, err := strconv.Atoi(got.header.Get("Retry-After"))
+			if got.status != http.StatusTooManyRequests || err != nil || after < 1 || got.header.Get("Set-Cookie") != "" {
+				t.Errorf("%s with the right password within a second: %d %s, Retry-After %q", name, got.status, got.body, got.header.Get("Retry-After"))
+			}
+		}
+		if got := s.do("GET", "/healthz", ""); got.status != 200 {
+			t.Errorf("what needs no password is %d", got.status)
+		}
+		testkit.Eventually(t, "the right password counts again", func() bool { return s.login("admin", "nimda").status == http.StatusNoContent })
+	})
 }
