@@ -9,17 +9,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/faisca/fila/internal/testkit"
 )
 
 // slowly sends the beginning of a request whose body never comes, and returns its connection.
-func (s *site) slowly(head string) net.Conn {
+func (s *site) slowly(l *pipes, head string) net.Conn {
 	s.t.Helper()
-	c, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := l.dial()
 	s.t.Cleanup(func() { c.Close() })
 	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n", head); err != nil {
 		s.t.Fatal(err)
@@ -30,48 +28,56 @@ func (s *site) slowly(head string) net.Conn {
 // Requests of clients that are allowed to send them take all places. Nothing waits, health is
 // still answered, and the places come back.
 func TestRequestsAtOnceAreBounded(t *testing.T) {
-	s := serve(t, newBroker(t), nil)
-	var all []net.Conn
-	for range requestsMax {
-		all = append(all, s.slowly("/v1/command HTTP/1.1\r\nContent-Type: application/json\r\nX: "))
-	}
-	testkit.Eventually(t, "all places are taken", func() bool { return len(s.requests) == requestsMax })
-	got := s.do("POST", "/v1/command", `["PING"]`)
-	if got.status != http.StatusServiceUnavailable || got.json(t)["code"] != "BUSY" || got.header.Get("Retry-After") != "1" {
-		t.Errorf("one more: %d %s", got.status, got.body)
-	}
-	if got := s.do("GET", "/v1/session", ""); got.status != http.StatusServiceUnavailable {
-		t.Errorf("the session: %d", got.status)
-	}
-	if got := s.do("GET", "/healthz", ""); got.status != 200 {
-		t.Errorf("health: %d", got.status)
-	}
-	s.follow("/v1/live")
-	_ = all[0].Close()
-	testkit.Eventually(t, "a place is free", func() bool { return s.do("POST", "/v1/command", `["PING"]`).status == 200 })
+	synctest.Test(t, func(t *testing.T) { // on a busy machine the first requests would be cut off before the last are there
+		l := newPipes()
+		s := serveOn(t, l, newBroker(t), nil)
+		s.connect(l)
+		var all []net.Conn
+		for range requestsMax {
+			all = append(all, s.slowly(l, "/v1/command HTTP/1.1\r\nContent-Type: application/json\r\nX: "))
+		}
+		testkit.Eventually(t, "all places are taken", func() bool { return len(s.requests) == requestsMax })
+		got := s.do("POST", "/v1/command", `["PING"]`)
+		if got.status != http.StatusServiceUnavailable || got.json(t)["code"] != "BUSY" || got.header.Get("Retry-After") != "1" {
+			t.Errorf("one more: %d %s", got.status, got.body)
+		}
+		if got := s.do("GET", "/v1/session", ""); got.status != http.StatusServiceUnavailable {
+			t.Errorf("the session: %d", got.status)
+		}
+		if got := s.do("GET", "/healthz", ""); got.status != 200 {
+			t.Errorf("health: %d", got.status)
+		}
+		s.follow("/v1/live")
+		_ = all[0].Close()
+		testkit.Eventually(t, "a place is free", func() bool { return s.do("POST", "/v1/command", `["PING"]`).status == 200 })
+	})
 }
 
 // Without credentials a request takes no place for longer than it is refused in.
 func TestStrangersTakeNoPlaces(t *testing.T) {
-	s := serve(t, newBroker(t, users()...), nil)
-	for range requestsMax + 1 {
-		c := s.slowly("/v1/command HTTP/1.1\r\nContent-Type: application/json\r\nX: ")
-		b := make([]byte, len("HTTP/1.1 401"))
-		if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 401" {
-			t.Fatalf("%q, %v", b, err)
+	synctest.Test(t, func(t *testing.T) { // on a busy machine the first requests would be cut off before the last are there
+		l := newPipes()
+		s := serveOn(t, l, newBroker(t, users()...), nil)
+		s.connect(l)
+		for range requestsMax + 1 {
+			c := s.slowly(l, "/v1/command HTTP/1.1\r\nContent-Type: application/json\r\nX: ")
+			b := make([]byte, len("HTTP/1.1 401"))
+			if _, err := io.ReadFull(c, b); err != nil || string(b) != "HTTP/1.1 401" {
+				t.Fatalf("%q, %v", b, err)
+			}
 		}
-	}
-	if got := s.run(200, "ACL WHOAMI", as("admin", "nimda")); got != `"admin"` {
-		t.Error(got)
-	}
-	for range loginsMax {
-		s.slowly("/v1/session HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nX: ")
-	}
-	testkit.Eventually(t, "all logins are taken", func() bool { return len(s.logins) == loginsMax })
-	if got := s.login("admin", "nimda"); got.status != http.StatusServiceUnavailable {
-		t.Errorf("one more login: %d", got.status)
-	}
-	s.run(200, "PING", as("admin", "nimda"))
+		if got := s.run(200, "ACL WHOAMI", as("admin", "nimda")); got != `"admin"` {
+			t.Error(got)
+		}
+		for range loginsMax {
+			s.slowly(l, "/v1/session HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nX: ")
+		}
+		testkit.Eventually(t, "all logins are taken", func() bool { return len(s.logins) == loginsMax })
+		if got := s.login("admin", "nimda"); got.status != http.StatusServiceUnavailable {
+			t.Errorf("one more login: %d", got.status)
+		}
+		s.run(200, "PING", as("admin", "nimda"))
+	})
 }
 
 func TestStreamsAtOnceAreBounded(t *testing.T) {
