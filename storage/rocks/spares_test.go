@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -292,8 +291,7 @@ func TestALogThatIsUsedAgainShowsNothingOfItsPast(t *testing.T) {
 	}
 	for upTo := 1000; upTo <= 6000; upTo += 1000 {
 		fill(upTo)
-		awaitRest(t, dir)
-		after := openAt(t, cutOff(t, dir, func(_ string, b []byte) []byte { return b }))
+		after := openAt(t, copyAtRest(t, dir))
 		for _, i := range []int{0, n / 2, n - 1} {
 			if !has(t, after, storage.Messages, fmt.Appendf(nil, "key%06d", i)) {
 				t.Errorf("message %d of %d is missing", i, n)
@@ -314,8 +312,8 @@ func TestALogThatIsUsedAgainShowsNothingOfItsPast(t *testing.T) {
 	}
 }
 
-// awaitRest waits until RocksDB makes and removes no files of a store, so that it can be copied.
-func awaitRest(t *testing.T, dir string) {
+// copyAtRest copies a store that is open while RocksDB makes, changes and removes no files of it.
+func copyAtRest(t *testing.T, dir string) (copied string) {
 	t.Helper()
 	now := func() (all []string) {
 		entries, err := os.ReadDir(dir)
@@ -324,14 +322,17 @@ func awaitRest(t *testing.T, dir string) {
 		}
 		for _, e := range entries {
 			if info, err := e.Info(); err == nil {
-				all = append(all, fmt.Sprint(e.Name(), info.Size()))
+				all = append(all, fmt.Sprint(e.Name(), info.Size(), info.ModTime()))
 			}
 		}
 		return all
 	}
-	for before, after := []string(nil), now(); !slices.Equal(before, after); before, after = after, now() {
-		time.Sleep(300 * time.Millisecond)
-	}
+	testkit.Eventually(t, "nothing has changed during a copy", func() bool {
+		before := now()
+		copied = cutOff(t, dir, func(_ string, b []byte) []byte { return b })
+		return slices.Equal(before, now())
+	})
+	return copied
 }
 
 func glob(t *testing.T, dir, pattern string) []string {
