@@ -232,11 +232,11 @@ func theDeadLetters(x *tab, b *broker) {
 	x.wait("20 messages")
 	x.shoot("badday-dead")
 	x.click("button", "Redrive "+refused)
-	x.fill("spinbutton", "Messages per second", "2")
-	x.wait(`FILA.REDRIVE payments.dlq RATE 2 CAUSE "dial tcp #:#: connection refused"`)
+	x.fill("spinbutton", "Messages per second", "1") // so that it does not end before it is stopped
+	x.wait(`FILA.REDRIVE payments.dlq RATE 1 CAUSE "dial tcp #:#: connection refused"`)
 	x.click("button", "Redrive")
 	x.wait("Redriving")
-	x.until("the progress moves", `() => +/(\d+) messages? moved/.exec(document.body.innerText)?.[1] >= 3`)
+	x.until("the progress moves", `() => +/(\d+) messages? moved/.exec(document.body.innerText)?.[1] >= 2`)
 	x.click("button", "Stop")
 	x.wait("FILA.REDRIVE payments.dlq STOP")
 	x.click("button", "Stop")
@@ -248,7 +248,7 @@ func theDeadLetters(x *tab, b *broker) {
 	}
 	x.shoot("badday-redrive")
 	x.click("button", "Resume")
-	x.wait(`FILA.REDRIVE payments.dlq RATE 2 CAUSE "dial tcp #:#: connection refused"`)
+	x.wait(`FILA.REDRIVE payments.dlq RATE 1 CAUSE "dial tcp #:#: connection refused"`)
 	x.click("button", "Resume")
 	testkit.Eventually(x.t, "the group is moved", func() bool { return group(refused) == 0 })
 	x.gone(refused + "\t")
