@@ -249,12 +249,12 @@ func TestANodeWhoseStoreDiffersEndsAndDoesNotStartAgain(t *testing.T) {
 			c, done := serving(t, "a", "b", "c")
 			wrong := choose(c.leader())
 			c.with(wrong, "that no other node has")
-			found, told := false, 0
+			found, pause := false, 0
 			testkit.Eventually(t, wrong+" differing, and its end", func() bool {
 				if len(c.nodes[wrong].done) > 0 {
 					return found
 				}
-				if told--; told > 0 {
+				if pause--; pause > 0 {
 					return false // it ends, or another comparison tells it again
 				}
 				all := c.verified().Nodes
@@ -262,7 +262,7 @@ func TestANodeWhoseStoreDiffersEndsAndDoesNotStartAgain(t *testing.T) {
 				for _, n := range all {
 					found = found || n.Node == wrong && n.Result == VerifiedDiffers
 					if whole && n.Node == wrong && n.Result == VerifiedDiffers {
-						told = 100 // looks
+						pause = 100 // looks
 					}
 					if whole && n.Node != wrong && n.Result == VerifiedDiffers { // of two digests, neither is a majority's
 						t.Errorf("%+v", n)
