@@ -286,7 +286,7 @@ func (c *trial) holdUp(key string, commits chan<- string, results <-chan error) 
 	// Other nodes learn of a commit at the latest with an empty request, after Election / 4.
 	select {
 	case err := <-results:
-		return c.inForce(&then), fmt.Errorf("a commit did not wait: %v", err)
+		return c.inForce(&then), fmt.Errorf("a commit did not wait: %w", err)
 	case <-time.After(c.election):
 	}
 	for id, r := range c.nodes {
