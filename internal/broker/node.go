@@ -34,8 +34,8 @@ type member struct {
 	leader  string     // id of the node that leads; empty: unknown
 	closing bool       // no link of another node is served any more
 
-	parted chan struct{}  // closed when nothing more is executed that comes with links of other nodes
-	links  sync.WaitGroup // that are served
+	finished chan struct{}  // closed when nothing more is executed that comes with links of other nodes
+	links    sync.WaitGroup // that are served
 
 	stop    context.CancelFunc // ends the node in order: a leader hands over
 	running chan error         // the result of node.Run
@@ -44,7 +44,7 @@ type member struct {
 // openMember makes the broker a node of its cluster, with the store that was opened.
 func (b *broker) openMember(ctx context.Context, opened store) error {
 	cfg := &b.cfg.Cluster
-	m := &member{b: b, parted: make(chan struct{}), running: make(chan error, 1)}
+	m := &member{b: b, finished: make(chan struct{}), running: make(chan error, 1)}
 	m.router = relay.NewRouter(relay.Config{
 		Dial: func(ctx context.Context, node string) (net.Conn, error) { return m.node.Dial(ctx, node) }, Serve: b.server.ServeRelayed, Wait: cfg.Wait, Log: b.log,
 	})
@@ -90,7 +90,7 @@ func (m *member) link(c net.Conn, node string) {
 	m.links.Add(1)
 	m.mu.Unlock()
 	defer m.links.Done()
-	if err := relay.Serve(c, m.parted, m.b.server.ServeRelayed, m.b.log); err != nil {
+	if err := relay.Serve(c, m.finished, m.b.server.ServeRelayed, m.b.log); err != nil {
 		m.b.log.Debug().Err(err).Str("node", node).Msg("the link of another node has ended")
 	}
 }
@@ -141,7 +141,7 @@ func (m *member) close(answered bool) error {
 	m.closing = true
 	m.mu.Unlock()
 	if answered {
-		close(m.parted)
+		close(m.finished)
 		m.links.Wait()
 	}
 	return m.port.Close()

@@ -15,16 +15,16 @@ const (
 	prefaceVersion = 1
 	prefaceTime    = 5 * time.Second // for the preface of a stream
 	addressMax     = 256             // bytes of a client's address
-	partTime       = time.Second     // for the other node to close a link that is ended in order
+	finishTime     = time.Second     // for the other node to close a link that is ended in order
 )
 
 // Serve serves the streams of a link that another node has opened, until the link ends, and closes
 // it. Each stream is passed to serve, on a goroutine of its own, as a connection whose remote address
 // is that of the client; serve closes it.
 //
-// The caller closes parted once it executes nothing more that comes with a link, and every reply is written. The other
+// The caller closes finished once it executes nothing more that comes with a link, and every reply is written. The other
 // node is told, so that it takes what has no reply to the next leader. nil: the link just breaks in the end.
-func Serve(nc net.Conn, parted <-chan struct{}, serve func(net.Conn), log zerolog.Logger) error {
+func Serve(nc net.Conn, finished <-chan struct{}, serve func(net.Conn), log zerolog.Logger) error {
 	s := newSession(nc, func(st *stream) {
 		c := &streamConn{stream: st}
 		if err := c.readPreface(); err != nil {
@@ -36,15 +36,15 @@ func Serve(nc net.Conn, parted <-chan struct{}, serve func(net.Conn), log zerolo
 	})
 	select {
 	case <-s.over:
-	case <-parted:
-		s.part()
+	case <-finished:
+		s.finish()
 	}
 	return unlessEnded(s.err)
 }
 
 // unlessEnded returns an error that is more than the end of a link.
 func unlessEnded(err error) error {
-	if errors.Is(err, errParted) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
+	if errors.Is(err, errFinished) || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
 		return nil
 	}
 	return fmt.Errorf("link: %w", err)

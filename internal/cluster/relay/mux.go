@@ -95,18 +95,18 @@ func (s *session) ended() bool {
 // close ends the link with all its streams.
 func (s *session) close() { s.end(net.ErrClosed) }
 
-// part says that every reply is written and nothing more is executed, and returns when the other end has closed the
+// finish says that every reply is written and nothing more is executed, and returns when the other end has closed the
 // link. It closes the link itself if that does not. The frame is not only sent but awaited, since a connection that
 // is closed while bytes arrive is reset, and bytes on their way may be lost then.
-func (s *session) part() {
+func (s *session) finish() {
 	_ = s.send(frameEnd, nil, 0, nil) // an error ends the link
-	late := time.AfterFunc(partTime, s.close)
+	late := time.AfterFunc(finishTime, s.close)
 	defer late.Stop()
 	<-s.over
 }
 
-// errParted ends a link whose other end has said that it executes nothing more.
-var errParted = errors.New("the other node has ended the link")
+// errFinished ends a link whose other end has said that it executes nothing more.
+var errFinished = errors.New("the other node has ended the link")
 
 func (s *session) end(err error) {
 	// Streams have deadlines of their own: what ends all of them must not look like one.
@@ -126,9 +126,6 @@ func (s *session) end(err error) {
 	s.mu.Unlock()
 	_ = s.conn.Close() // err is what counts
 	for _, st := range streams {
-		if errors.Is(err, errParted) {
-			_ = st.control(frameEnd, 0) // no error: it is no window
-		}
 		st.fail(err)
 	}
 }
@@ -231,7 +228,7 @@ func (s *session) read() error {
 		case kind == framePing:
 			continue
 		case kind == frameEnd && id == 0:
-			return errParted
+			return errFinished
 		}
 		st, err := s.find(id, kind == frameData)
 		if err != nil {

@@ -526,7 +526,7 @@ func TestALinkIsEndedInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		m.far.part()
+		m.far.finish()
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the other end closes after %v", took)
 		}
@@ -555,9 +555,9 @@ func TestALinkIsClosedIfTheOtherEndDoesNot(t *testing.T) {
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, near) }() // until the end of the link
 		began := time.Now()
-		newSession(far, func(*stream) {}).part()
-		if took := time.Since(began); took != partTime {
-			t.Errorf("it is closed after %v, want %v", took, partTime)
+		newSession(far, func(*stream) {}).finish()
+		if took := time.Since(began); took != finishTime {
+			t.Errorf("it is closed after %v, want %v", took, finishTime)
 		}
 	})
 }

@@ -24,10 +24,10 @@ const wait = 2 * time.Second
 
 // node is a leader of a test: it serves streams, and answers each command as the test says.
 type node struct {
-	t      *testing.T
-	answer func(n *node, words []string) string // "": no reply
-	quick  bool                                 // HOLD is answered like anything else
-	parted chan struct{}                        // closed: it ends its links in order
+	t        *testing.T
+	answer   func(n *node, words []string) string // "": no reply
+	quick    bool                                 // HOLD is answered like anything else
+	finished chan struct{}                        // closed: it ends its links in order
 
 	mu    sync.Mutex
 	got   []string // the commands, in the order of their arrival
@@ -162,7 +162,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, nodes: map[string]*node{}, down: map[string]bool{}, who: identity("ann"), self: &node{t: t, answer: plain}}
 	for _, name := range []string{"a", "b"} {
-		c.nodes[name] = &node{t: t, answer: plain, parted: make(chan struct{})}
+		c.nodes[name] = &node{t: t, answer: plain, finished: make(chan struct{})}
 	}
 	c.Router = NewRouter(Config{Wait: wait, Log: zerolog.Nop(), Serve: c.self.serve, Dial: c.dial})
 	c.conn = c.Open(Client{Addr: "10.0.0.1:5", Wake: func() { c.mu.Lock(); c.woken++; c.mu.Unlock() }})
@@ -182,7 +182,7 @@ func (c *cluster) dial(_ context.Context, name string) (net.Conn, error) {
 	n.mu.Lock()
 	n.links = append(n.links, near)
 	n.mu.Unlock()
-	go func() { _ = Serve(far, n.parted, n.serve, zerolog.Nop()) }() // it ends with the test
+	go func() { _ = Serve(far, n.finished, n.serve, zerolog.Nop()) }() // it ends with the test
 	return near, nil
 }
 
@@ -335,7 +335,7 @@ func TestWhatALeaderHasNotAnsweredBeforeItEndedItsLinkGoesToTheNextOne(t *testin
 		c.Follow("a")
 		all := c.send("X", "HOLD", "Y")
 		c.want(all, "+X", "", "")
-		close(c.nodes["a"].parted)
+		close(c.nodes["a"].finished)
 		c.want(all, "+X", "", "")
 		c.setDown("a", true)
 		all = append(all, c.send("Z")...)

@@ -71,8 +71,7 @@ func (st *stream) control(kind byte, n int) error {
 			return fmt.Errorf("a window of %d bytes", st.window)
 		}
 	case frameEnd:
-		st.complete = st.complete || !st.inEnded
-		st.inEnded = true
+		st.inEnded, st.complete = true, true
 	case frameClose:
 		st.inEnded, st.outEnded = true, true
 	}
@@ -85,18 +84,16 @@ func (st *stream) control(kind byte, n int) error {
 	return nil
 }
 
-// answered reports whether the leader has executed nothing that it has not answered: it has closed the stream in
-// order, or nothing was sent on it.
+// answered reports whether the leader has executed nothing that it has not answered: it has ended the stream in
+// order, or the link while the stream was open, or nothing was sent on the stream.
 func (st *stream) answered() bool {
-	st.session.mu.Lock()
-	fresh := st.id == 0
-	st.session.mu.Unlock()
-	if fresh {
-		return true
-	}
+	s := st.session
+	s.mu.Lock()
+	open := st.id == 0 || errors.Is(s.err, errFinished)
+	s.mu.Unlock()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.complete
+	return st.complete || open && !st.inEnded
 }
 
 // fail ends a stream with its link. What was received can still be read.
