@@ -14,11 +14,16 @@ pod() {
 	podman --root "$store/graph" --runroot "$store/run" --storage-driver vfs --runtime runc --cgroup-manager cgroupfs --events-backend file "$@" 2> >(grep -v systemd >&2)
 }
 
+# contained ARGUMENT...: runs a container with no more files and processes than any system allows it. podman asks for a million.
+contained() {
+	pod run --read-only --cap-drop all --security-opt no-new-privileges --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 "$@"
+}
+
 # started NAME IMAGE [ARGUMENT]...
 started() {
 	local name=$1 image=$2
 	shift 2
-	pod run -d --name "$name" --read-only --cap-drop all --security-opt no-new-privileges --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 \
+	contained -d --name "$name" \
 		--network host -v fila-test:/data -e FILA_AUTH__PASSWORD=$password -e "FILA_SERVER__LISTEN_ADDR=127.0.0.1:$port" \
 		-e "FILA_ADMIN__LISTEN_ADDR=127.0.0.1:$admin" -e "FILA_URL=fila://127.0.0.1:$port" "$image" "$@" >/dev/null
 }
@@ -86,7 +91,7 @@ the_gateway_of_sqs_serves_a_queue() {
 	at=$(free_port)
 	started three "$(load "$dist")"
 	eventually pod exec three /usr/bin/fila health --ready
-	pod run -d --name gateway --read-only --cap-drop all --security-opt no-new-privileges --network host --no-healthcheck --entrypoint /usr/bin/fila-sqs \
+	contained -d --name gateway --network host --no-healthcheck --entrypoint /usr/bin/fila-sqs \
 		-e "FILA_URL=redis://:$password@127.0.0.1:$port" -e "FILA_SQS_LISTEN_ADDR=127.0.0.1:$at" "$(load "$dist")" >/dev/null
 	sqs() { curl -sf -H 'Content-Type: application/x-amz-json-1.0' -H "X-Amz-Target: AmazonSQS.$1" -d "$2" "127.0.0.1:$at/"; }
 	eventually sqs CreateQueue '{"QueueName":"texts"}'
@@ -104,7 +109,7 @@ the_list_of_components_has_all_programs() {
 }
 
 the_outbox_is_inside() {
-	pod run --rm --read-only --cap-drop all --entrypoint /usr/bin/fila-outbox "$(load "$dist")" sql | grep -q 'CREATE OR REPLACE FUNCTION fila_enqueue' ||
+	contained --rm --entrypoint /usr/bin/fila-outbox "$(load "$dist")" sql | grep -q 'CREATE OR REPLACE FUNCTION fila_enqueue' ||
 		fail "fila-outbox prints no statements"
 }
 
@@ -112,7 +117,7 @@ backed_up() { [ -n "$(ls "$store/graph/volumes/fila-test/_data/store-backups")" 
 
 without_a_password_it_refuses_an_open_address() {
 	local said
-	said=$(pod run --rm --read-only --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --network host "$(load "$dist")" 2>&1) && fail "it starts"
+	said=$(contained --rm --network host "$(load "$dist")" 2>&1) && fail "it starts"
 	grep -q 'set auth.password (FILA_AUTH__PASSWORD)' <<<"$said" || fail "it says: $said"
 }
 
