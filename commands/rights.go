@@ -178,9 +178,9 @@ type sharedUsers struct {
 	changes   []*entry      // commands that change users
 }
 
-// usersPatience is for how many refreshes a reply waits for this node to have a change of users. A node
-// that is behind for longer replies without it.
-const usersPatience = 8
+// usersPatience is for how many refreshes a reply waits for this node to have a change of users: ten
+// seconds of a node's refreshes. A node that is behind for longer replies without it.
+const usersPatience = 40
 
 // inStore makes the commands that change users calls of the engine.
 func inStore(table []Spec) {
