@@ -224,8 +224,10 @@ func (p *relayPair) end() {
 			p.stop(n.name)
 		}
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a reply that never comes
+	defer cancel()
 	for _, n := range p.nodes {
-		if err := n.server.Shutdown(context.Background()); err != nil {
+		if err := n.server.Shutdown(ctx); err != nil {
 			p.t.Error(err)
 		}
 		n.handler.Close()

@@ -118,6 +118,7 @@ func TestAStoppedLeaderIsNotConfirmedByAnswersOfBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	term := old.CurrentTerm()
+	testkit.Eventually(t, "the next leader lacks no entry", func() bool { return nodes[1].LastIndex() == old.LastIndex() }) // or the third gives it no vote
 
 	held := make(chan struct{})
 	h := transports[0]
