@@ -24,18 +24,19 @@ type heldBack struct {
 	mu    sync.Mutex
 	held  chan struct{} // answers wait until it is closed; nil: they do not
 	kept  int
-	sends bool // false: nothing new is sent
+	sends bool // false: nothing new is sent, and what answers another request is not read
 }
 
 func (h *heldBack) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	h.mu.Lock()
-	sends := h.sends
-	h.mu.Unlock()
-	if !sends {
+	stopped := func() bool { h.mu.Lock(); defer h.mu.Unlock(); return !h.sends }
+	if stopped() {
 		return errors.New("stopped")
 	}
 	err := h.InmemTransport.AppendEntries(id, to, req, resp)
 	if !heartbeat(req) {
+		if stopped() { // it reads no answer, which may be one to the next leader's term
+			return errors.New("stopped")
+		}
 		return err
 	}
 	h.mu.Lock()
