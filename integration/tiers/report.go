@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// report prints the output of what has failed, the table of phases and the slowest tests. Its last line is
-// the sum.
+// report prints the output of what has failed, the table of phases, the slowest tests and which phases have failed:
+// one that was ended has no test that did. Its last line is the sum of the tests.
 func report(w io.Writer, tier string, all []result, took time.Duration) {
 	for _, res := range all {
 		if res.state == failed {
@@ -19,6 +19,7 @@ func report(w io.Writer, tier string, all []result, took time.Duration) {
 	}
 	var sum result
 	var tests []test
+	var broken []string
 	fmt.Fprintf(w, "\n")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "%s\tseconds\tCPU seconds\ttests\tskipped\t\t\n", tier)
@@ -27,6 +28,9 @@ func report(w io.Writer, tier string, all []result, took time.Duration) {
 		sum.cpu += res.cpu
 		sum.counts = sum.counts.plus(res.counts)
 		tests = append(tests, res.tests...)
+		if res.state == failed {
+			broken = append(broken, res.phase)
+		}
 	}
 	fmt.Fprintf(t, "all\t%.1f\t%.1f\t%d\t%d\t\t\n", took.Seconds(), sum.cpu.Seconds(), sum.counts.Passed+sum.counts.Failed, sum.counts.Skipped)
 	_ = t.Flush() // as all printing
@@ -36,6 +40,9 @@ func report(w io.Writer, tier string, all []result, took time.Duration) {
 	}
 	for _, x := range tests[:min(len(tests), slowestOf)] {
 		fmt.Fprintf(w, "%7.1f  %s %s\n", x.took.Seconds(), x.pkg, x.name)
+	}
+	if len(broken) > 0 {
+		fmt.Fprintf(w, "\nfailed: %s\n", strings.Join(broken, ", "))
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped\n", sum.counts.Passed, sum.counts.Failed, sum.counts.Skipped)
 }

@@ -43,8 +43,8 @@ func TestAFailureLeavesOutWhatNeedsIt(t *testing.T) {
 	if !strings.Contains(text, "what was wrong") || strings.Contains(text, "fine\n") {
 		t.Errorf("it has printed\n%s", text)
 	}
-	if !strings.HasSuffix(text, "\n0 passed, 0 failed, 0 skipped\n") {
-		t.Errorf("its last line is not the sum\n%s", text)
+	if !strings.HasSuffix(text, "\nfailed: bad\n\n0 passed, 0 failed, 0 skipped\n") {
+		t.Errorf("its last lines are not what has failed and the sum\n%s", text)
 	}
 }
 
