@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// report prints the output of what has failed, the table of phases, the slowest tests and which phases have failed:
-// one that was ended has no test that did. Its last line is the sum of the tests.
+// report prints the output of what has failed, the table of phases, the slowest tests and the names of the phases that
+// have failed: one that takes too long fails without a failed test. Its last line is the sum of the tests.
 func report(w io.Writer, tier string, all []result, took time.Duration) {
 	for _, res := range all {
 		if res.state == failed {
