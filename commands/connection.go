@@ -232,7 +232,11 @@ func reset() Spec {
 		Immediate: true,
 		Local: func(s *Session, _ *input, w *resp.Writer) error {
 			if len(s.subs.now.topics) > 0 || s.subs.now.monitor {
-				s.later = resetReply{s}
+				s.later = inTurn(func(w *resp.Writer) {
+					s.hub().Reset(&s.subs.at) // after all events delivered before
+					w.Pushes()
+					w.Status("RESET")
+				})
 			}
 			s.reset()
 			w.Proto = s.prefs.proto
@@ -241,23 +245,6 @@ func reset() Spec {
 		},
 	}
 }
-
-// resetReply is the reply of RESET for a client with subscriptions. They end when it is rendered,
-// after all events delivered before.
-type resetReply struct{ session *Session }
-
-// Ready implements resp.Reply.
-func (resetReply) Ready() bool { return true }
-
-// Append ends the subscriptions.
-func (r resetReply) Append(w *resp.Writer) {
-	r.session.hub().Reset(&r.session.subs.at)
-	w.Pushes()
-	w.Status("RESET")
-}
-
-// Drop does nothing: the session leaves the hub when its connection ends.
-func (resetReply) Drop() {}
 
 func quit() Spec {
 	return Spec{
@@ -308,7 +295,7 @@ func (s *Session) fromNode(args [][]byte) bool {
 		s.handler.submitUndo(actOf(args[1:]))
 		w.OK()
 	case string(args[0]) == relayUsers && s.login.authed:
-		s.answer(usersVersion{s.handler}, smallRoom)
+		s.answer(inTurn(func(w *resp.Writer) { w.Int(int64(s.handler.shared.version.Load())) }), smallRoom)
 		return true
 	default:
 		return false

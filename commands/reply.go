@@ -52,6 +52,18 @@ type transacted interface {
 	count(took time.Duration)
 }
 
+// inTurn is a reply that is rendered after those to the commands before it, and waits for nothing else.
+type inTurn func(w *resp.Writer)
+
+// Ready implements resp.Reply.
+func (inTurn) Ready() bool { return true }
+
+// Append implements resp.Reply.
+func (r inTurn) Append(w *resp.Writer) { r(w) }
+
+// Drop does nothing: a session leaves the hub when its connection ends.
+func (inTurn) Drop() {}
+
 // pending is a reply in the reply queue whose call is with the engine.
 type pending struct {
 	session *Session

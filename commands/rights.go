@@ -175,6 +175,7 @@ type sharedUsers struct {
 	version   atomic.Uint64
 	refreshes atomic.Uint64
 	awaited   atomic.Uint64 // refreshes up to which replies wait for a version
+	ended     atomic.Bool   // no refresh follows: replies wait for none
 	changes   []*entry      // commands that change users
 }
 
@@ -228,13 +229,25 @@ func (h *Handler) refreshUsers(by *Session) error {
 		h.changed(changed, by, func() { by.conn.CloseAfterFlush() })
 	}
 	if u.refreshes.Add(1) <= u.awaited.Load() {
-		for _, s := range h.list() {
-			if s.nodes.remote.Load() != nil {
-				s.conn.Wake()
-			}
-		}
+		h.wakeRelayed()
 	}
 	return err
+}
+
+// EndRefreshes says that no refresh follows, as the node stops: replies no longer wait for one, so that
+// they leave before the connections are closed.
+func (h *Handler) EndRefreshes() {
+	h.shared.ended.Store(true)
+	h.wakeRelayed()
+}
+
+// wakeRelayed wakes the writers of sessions that have passed on commands.
+func (h *Handler) wakeRelayed() {
+	for _, s := range h.list() {
+		if s.nodes.remote.Load() != nil {
+			s.conn.Wake()
+		}
+	}
 }
 
 // UserLines returns the lines of all users in force by name, as ACL LIST shows them.
@@ -404,7 +417,7 @@ func (r *usersReached) reached() bool {
 		n, _ := command.ParseInt(bytes.TrimSpace(text))
 		version = uint64(n)
 	}
-	if u.version.Load() >= version {
+	if u.ended.Load() || u.version.Load() >= version {
 		return true
 	}
 	until := u.refreshes.Load() + usersPatience
@@ -415,15 +428,3 @@ func (r *usersReached) reached() bool {
 	}
 	return u.version.Load() >= version // it may have been refreshed before it was awaited
 }
-
-// usersVersion is the reply to relayUsers. It is rendered after those of the commands before it.
-type usersVersion struct{ h *Handler }
-
-// Ready implements resp.Reply.
-func (usersVersion) Ready() bool { return true }
-
-// Append writes the version.
-func (v usersVersion) Append(w *resp.Writer) { w.Int(int64(v.h.shared.version.Load())) }
-
-// Drop implements resp.Reply.
-func (usersVersion) Drop() {}

@@ -149,7 +149,7 @@ func (s *Session) changeSubscriptions(args [][]byte, pattern, on bool) error {
 		r.none = true
 	}
 	s.showSubscriptions()
-	s.later = r
+	s.later = inTurn(r.confirm)
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (l subscriptionCounts) clientType() (name, flags string) {
 	return name, flags
 }
 
-// subscription is the reply of the four commands: a confirmation for each name. A change takes
+// subscription is what the four commands reply: a confirmation for each name. A change takes
 // effect in the hub when its confirmation is rendered.
 type subscription struct {
 	session *Session
@@ -201,11 +201,8 @@ type subscriptionChange struct {
 	count int
 }
 
-// Ready implements resp.Reply.
-func (r *subscription) Ready() bool { return true }
-
-// Append changes the subscriptions and confirms it.
-func (r *subscription) Append(w *resp.Writer) {
+// confirm changes the subscriptions and confirms it.
+func (r *subscription) confirm(w *resp.Writer) {
 	hub := r.session.hub()
 	if !r.on {
 		for _, c := range r.changes {
@@ -235,9 +232,6 @@ func (r *subscription) Append(w *resp.Writer) {
 		w.Int(int64(c.count))
 	}
 }
-
-// Drop does nothing: the session leaves the hub when its connection ends.
-func (r *subscription) Drop() {}
 
 // checkSubscribed refuses most commands of a RESP2 client with subscriptions, since it could not
 // distinguish an event from a reply.
@@ -326,26 +320,14 @@ func monitor() Spec {
 		Local: func(s *Session, _ *input, _ *resp.Writer) error {
 			s.subs.now.monitor = true
 			s.showSubscriptions()
-			s.later = monitorReply{s}
+			s.later = inTurn(func(w *resp.Writer) { // the lines follow it
+				s.handler.hub.Monitor(&s.subs.at)
+				w.OK()
+			})
 			return nil
 		},
 	}
 }
-
-// monitorReply is the reply of MONITOR. The lines follow it.
-type monitorReply struct{ session *Session }
-
-// Ready implements resp.Reply.
-func (monitorReply) Ready() bool { return true }
-
-// Append replies OK and adds the session to the monitors.
-func (r monitorReply) Append(w *resp.Writer) {
-	r.session.handler.hub.Monitor(&r.session.subs.at)
-	w.OK()
-}
-
-// Drop has nothing to take back: the session leaves the hub with its connection.
-func (monitorReply) Drop() {}
 
 // monitorBytesMax is the number of bytes of an argument that MONITOR shows.
 const monitorBytesMax = 1 << 10

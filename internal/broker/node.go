@@ -98,8 +98,17 @@ func (m *member) link(c net.Conn, node string) {
 // start starts the node.
 func (m *member) start(ctx context.Context) {
 	ctx, m.stop = context.WithCancel(context.WithoutCancel(ctx))
-	go func() { m.running <- m.node.Run(ctx) }()
-	go m.followUsers(ctx)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		m.followUsers(ctx)
+	}()
+	go func() {
+		err := m.node.Run(ctx)
+		m.stop()
+		<-followed // the store is closed once the node has ended
+		m.running <- err
+	}()
 }
 
 // usersEvery is the time between two looks at the users of the cluster. With the time in which entries
@@ -110,6 +119,7 @@ const usersEvery = 250 * time.Millisecond
 func (m *member) followUsers(ctx context.Context) {
 	again := time.NewTicker(usersEvery)
 	defer again.Stop()
+	defer func() { m.b.handler.h.Load().EndRefreshes() }()
 	last := ""
 	for {
 		select {

@@ -136,6 +136,12 @@ func TestANodeRepliesWhenItHasTheChangeItself(t *testing.T) {
 		if n < 20 {
 			t.Errorf("b waited for %d refreshes only", n)
 		}
+		// Nor does a node that stops.
+		b.want("", "ACL SETUSER w on")
+		p.nodes["b"].handler.EndRefreshes()
+		if got := b.received(); got != ok {
+			t.Errorf("when b stops it answers %q", got)
+		}
 	})
 }
 

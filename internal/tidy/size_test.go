@@ -23,7 +23,7 @@ type limit struct {
 // limits are the bounds of what a reader has to hold in mind: of a package its lines and what it imports of
 // ours beside what lies below it, of a type its methods, of a room of the engine what it exports.
 func limits() (lines, imports, methods, exports limit) {
-	return limit{"lines without tests", 8000, map[string]int{"engine": 16_496, "commands": 13_910}},
+	return limit{"lines without tests", 8000, map[string]int{"engine": 16_496, "commands": 13_892}},
 		limit{"imports of ours", 12, map[string]int{"commands": 17, "internal/broker": 24}},
 		limit{"methods", 120, map[string]int{"engine.core": 279, "engine.Tx": 161, "engine/dispatch.Order": 151}},
 		limit{"exported names", 70, map[string]int{"engine/dispatch": 98, "engine/figures": 126}}
