@@ -51,6 +51,18 @@ extern "C" void fila_compact_deletions(void* options, size_t window, size_t most
 	    rocksdb::NewCompactOnDeletionCollectorFactory(window, most));
 }
 
+extern "C" void fila_end_compactions(void* db) { database(db)->DisableManualCompaction(); }
+
+// The bytes of the tables of a family in a range, 0 if that is not known.
+extern "C" uint64_t fila_table_bytes(void* db, void* family, const char* start, size_t start_size, const char* limit,
+                                     size_t limit_size) {
+	const rocksdb::Range range(rocksdb::Slice(start, start_size), rocksdb::Slice(limit, limit_size));
+	uint64_t bytes = 0;
+	const auto s = database(db)->GetApproximateSizes(rocksdb::SizeApproximationOptions(),
+	                                                 *static_cast<rocksdb::ColumnFamilyHandle**>(family), &range, 1, &bytes);
+	return s.ok() ? bytes : 0;
+}
+
 // Takes at most so many steps and appends each key, after its length in four bytes, the lowest first.
 // Returns 0 if the iterator is at the last key that was appended; 1 if it is beyond it, at a key that
 // had no room or at the end.

@@ -10,6 +10,8 @@ package rocks
 // void fila_events(void* db, uint64_t* hits, uint64_t* misses, uint64_t* stalled_micros);
 // void fila_compact_deletions(void* options, size_t window, size_t most);
 // uint32_t fila_family_id(void* family);
+// void fila_end_compactions(void* db);
+// uint64_t fila_table_bytes(void* db, void* family, const char* start, size_t start_size, const char* limit, size_t limit_size);
 // char* fila_sync_log(void* db);
 // char* fila_table_families(void* db);
 import "C"
@@ -67,6 +69,15 @@ func compactDeletions(o *grocksdb.Options, window, most uint) {
 
 // familyID is the number that RocksDB gave a family.
 func familyID(h *grocksdb.ColumnFamilyHandle) uint32 { return uint32(C.fila_family_id(native(h))) }
+
+// endCompactions ends a compaction of a range that is under way; those that are asked for later do nothing.
+func (d *database) endCompactions() { C.fila_end_compactions(native(d.db)) }
+
+// tableBytes is about how many bytes the tables of a family have between two keys; 0 if that is not known.
+func (d *database) tableBytes(h *grocksdb.ColumnFamilyHandle, start, limit []byte) uint64 {
+	return uint64(C.fila_table_bytes(native(d.db), native(h), (*C.char)(unsafe.Pointer(unsafe.SliceData(start))), C.size_t(len(start)),
+		(*C.char)(unsafe.Pointer(unsafe.SliceData(limit))), C.size_t(len(limit))))
+}
 
 // syncLog has on disk what was written so far.
 func (d *database) syncLog() error {

@@ -68,7 +68,7 @@ func (s *Store) stopReclaiming() {
 	}
 	r.mu.Unlock()
 	if d, err := s.acquire(); err == nil {
-		d.db.DisableManualCompaction()
+		d.endCompactions()
 		s.release()
 	}
 }
@@ -136,8 +136,7 @@ func (s *Store) largeGaps(d *database, f storage.Family) (large []grocksdb.Range
 	}
 	add := func(start, limit []byte) {
 		gap := grocksdb.Range{Start: start, Limit: limit}
-		sizes, err := d.db.GetApproximateSizesCF(d.families[f], []grocksdb.Range{gap})
-		if err == nil && sizes[0] >= reclaimLeast {
+		if d.tableBytes(d.families[f], start, limit) >= reclaimLeast {
 			large = append(large, gap)
 		}
 	}
