@@ -207,7 +207,10 @@ func TestEveryCaseMeasuresFilaAndRedis(t *testing.T) {
 	for _, want := range testCases(&options{}) {
 		t.Run(want.Name, func(t *testing.T) {
 			c, said := measureBriefly(t, bin, want.Name, 300*time.Millisecond)
-			if slices.ContainsFunc(c.Systems, func(s writtenSystem) bool { return s.Rate == 0 }) { // the disk was busy for as long
+			tooFast := func(s writtenSystem) bool { return want.Rate > 0 && s.Rate > 2*want.Rate }
+			if slices.ContainsFunc(c.Systems, func(s writtenSystem) bool {
+				return s.Rate == 0 || tooFast(s) // the disk was busy for as long, or what was due before is made up for
+			}) {
 				c, said = measureBriefly(t, bin, want.Name, 5*time.Second)
 			}
 			measured := slices.DeleteFunc(slices.Clone(want.systems), func(id string) bool { return !chosen(filaAndRedis, id) })
@@ -218,7 +221,7 @@ func TestEveryCaseMeasuresFilaAndRedis(t *testing.T) {
 				if s.Rate <= 0 || s.P50 <= 0 || s.P99 < s.P50 || s.CPU <= 0 || s.Peak <= 0 {
 					t.Errorf("%s: figures that cannot be: %+v", s.ID, s)
 				}
-				if want.Rate > 0 && s.Rate > 1.2*want.Rate {
+				if tooFast(s) {
 					t.Errorf("%s: %.0f a second", s.ID, s.Rate)
 				}
 			}
