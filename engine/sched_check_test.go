@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +43,19 @@ func (s *schedSim) check() {
 		}
 	}
 	for _, t := range s.throttles {
-		if t.idle > 0 && s.now-t.idleAt > int64(keptFor) {
+		if t.idle > 0 && s.now-t.idleAt > t.keptFor() {
 			s.unfair(&s.broken, "throttle %s: a place is kept for %v, and no message with several throttles goes out", t.name, time.Duration(s.now-t.idleAt))
 		}
 	}
+}
+
+// keptFor is how long a place of the throttle may be kept, in nanoseconds: at a rate that has become very low, for as
+// long as the tokens for the dearest message take.
+func (t *schedThrottle) keptFor() int64 {
+	if t.rate == 0 {
+		return int64(keptFor)
+	}
+	return max(int64(keptFor), int64(min(4*t.burst/t.rate*1e9, math.MaxInt64/2)))
 }
 
 // heads calls each with the first message of every key that could deliver if its throttles had

@@ -348,20 +348,37 @@ func TestEveryRuleHoldsInRandomSetUps(t *testing.T) {
 	j.report(t, n)
 }
 
-// Two throttles that both have a rate and a concurrency were each too short-lived to be reserved while a class
-// waited for the other: the oldest claim went nowhere, and with it every class with several throttles.
-func TestAClaimAtThrottlesWithRateAndConcurrencyIsServed(t *testing.T) {
-	const seed = 9172
+// judge runs a set-up and returns what is judged of it.
+func judge(seed uint64) *schedJudge {
 	u := newSetUp(seed)
 	u.relaxed = true
 	u.run(setUpSeconds*time.Second, u.enough)
 	j := &schedJudge{}
 	j.add(seed, u)
+	return j
+}
+
+// Two throttles that both have a rate and a concurrency were each too short-lived to be reserved while a class
+// waited for the other: the oldest claim went nowhere, and with it every class with several throttles.
+func TestAClaimAtThrottlesWithRateAndConcurrencyIsServed(t *testing.T) {
+	j := judge(9172)
 	if len(j.several) < 6 {
 		t.Fatalf("%d classes with several throttles are judged", len(j.several))
 	}
 	if low := spread(t, "part of its share, a class with several throttles", j.several, 0.5); low > 0 {
 		t.Errorf("%.0f %% get less than half of their share", 100*low)
+	}
+}
+
+// Leases end at two throttles at once. A class that needs both was given a claim by the first one, as the second one
+// had room, and so got the room of those that wait for the second one alone.
+func TestAClaimLeavesTheTurnsAtAThrottleThatIsStillToGiveItsRoomAway(t *testing.T) {
+	j := judge(5288)
+	if len(j.single) < 3 {
+		t.Fatalf("%d classes with one throttle are judged", len(j.single))
+	}
+	if low := spread(t, "part of its share, a class with one throttle", j.single, 0.75); low > 0 {
+		t.Errorf("%.0f %% get less than three quarters of their share", 100*low)
 	}
 }
 

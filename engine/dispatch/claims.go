@@ -36,16 +36,20 @@ import (
 // waits at most for the claims before it and one lease at each of its throttles.
 
 // passedOver reports whether others have been served a whole turn ahead of the class at each of
-// its throttles, except those with room. The throttle whose room is being given away counts as
-// one without room.
+// its throttles, except those with room for it. A throttle that still has to give its room away, as it is listed,
+// has none for a class that comes after the first one in its line, and the one under the cursor of grant has none.
 func (o *Order) passedOver(cl *class) bool {
 	passed := false
 	for i := range cl.flows {
-		s := &cl.flows[i]
-		if s.passedOver(cl) {
+		switch s := &cl.flows[i]; {
+		case s.passedOver(cl):
 			passed = true
-		} else if s.throttle == o.grants.throttle || !cl.admits(s, o.now) {
+		case s.throttle == o.grants.throttle || !cl.admits(s, o.now):
 			return false
+		case s.throttle.listed:
+			if first, ok := s.throttle.line.First(); ok && s.isAfter(first, cl, 0) {
+				return false
+			}
 		}
 	}
 	return passed

@@ -207,22 +207,24 @@ func (o *Order) full(cl *class) *flow {
 func (o *Order) yieldsTo(cl *class) *flow {
 	for i := range cl.flows {
 		s := &cl.flows[i]
-		t, e := s.throttle, s.entry
-		if !t.listed && (t != o.grants.throttle || cl.claim != 0) {
-			continue
-		}
-		first := t.turnOf()
-		if first == nil {
-			continue
-		}
-		if first != e && first.turn+t.length(first.need()) <= max(e.turn, t.vtime-e.slack()) {
-			return s
-		}
-		if other, _ := first.waiting.First(); first == e && other.tag+cl.share() <= max(s.tag, e.vtime-slackTurns*cl.share()) {
-			return s
+		if t := s.throttle; t.listed || t == o.grants.throttle && cl.claim == 0 {
+			if first := t.turnOf(); first != nil && s.isAfter(first, cl, 1) {
+				return s
+			}
 		}
 	}
 	return nil
+}
+
+// isAfter reports whether the turn of the class is at least so many turns after that of an entry that is first in the
+// line of the throttle.
+func (s *flow) isAfter(first *entry, cl *class, turns float64) bool {
+	t, e := s.throttle, s.entry
+	if first != e {
+		return first.turn+turns*t.length(first.need()) <= max(e.turn, t.vtime-e.slack())
+	}
+	other, waits := e.waiting.First()
+	return waits && other != cl && other.tag+turns*cl.share() <= cl.tagAt(s)
 }
 
 // share is by how much the delivery of its next message advances the start tags of the class.
