@@ -47,7 +47,7 @@ func (o *Order) passedOver(cl *class) bool {
 		case s.throttle == o.grants.throttle || !cl.admits(s, o.now):
 			return false
 		case s.throttle.listed:
-			if first, ok := s.throttle.line.First(); ok && s.isAfter(first, cl, 0) {
+			if first := s.turnAt(o); first != nil && s.isAfter(first, cl, 0) {
 				return false
 			}
 		}

@@ -151,14 +151,14 @@ func (o *Order) openNext(t *throttle) bool {
 		if cl, waits := e.waiting.First(); waits && o.holdUncovered(cl) {
 			continue
 		}
-		cl, waits := e.waiting.First()
-		room, demand := t.admits(o.now, e.need()), e.scheduler.queue.HasDemand()
+		cl, _ := e.waiting.First()
+		room := t.admits(o.now, e.need())
 		switch {
 		case !room && !t.set.ByCost:
 			return false
-		case e.scheduler.detached || !waits || !demand && e.eligible > 0:
-			t.line.Remove(e)
-		case room || !demand:
+		case e.passed():
+			e.passOver(o)
+		case room:
 			o.open(cl)
 			g.opened = opened{class: cl, entry: e}
 			return true

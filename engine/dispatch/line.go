@@ -208,7 +208,7 @@ func (o *Order) yieldsTo(cl *class) *flow {
 	for i := range cl.flows {
 		s := &cl.flows[i]
 		if t := s.throttle; t.listed || t == o.grants.throttle && cl.claim == 0 {
-			if first := t.turnOf(); first != nil && s.isAfter(first, cl, 1) {
+			if first := s.turnAt(o); first != nil && s.isAfter(first, cl, 1) {
 				return s
 			}
 		}
@@ -339,11 +339,38 @@ func (o *Order) leaveLine(cl *class) {
 
 // turnOf returns the entry that is first in the line and whose queue can use room now, or nil.
 func (t *throttle) turnOf() *entry {
-	e, ok := t.line.First()
-	if !ok || e.waiting.Len() == 0 || e.scheduler.detached || !e.scheduler.queue.HasDemand() {
-		return nil
+	if e, ok := t.line.First(); ok && !e.passed() {
+		return e
 	}
-	return e
+	return nil
+}
+
+// turnAt is turnOf for a class at a throttle that still has to give its room away. Other queues that cannot use it are
+// passed over first: one at the front would hide those behind it for as long as classes that need this throttle and
+// another one take its room in the turns of the other one.
+func (s *flow) turnAt(o *Order) *entry {
+	for s.throttle.listed {
+		e, ok := s.throttle.line.First()
+		if !ok || e == s.entry || !e.passed() {
+			break
+		}
+		e.passOver(o)
+	}
+	return s.throttle.turnOf()
+}
+
+// passed reports whether the queue of an entry cannot use room now.
+func (e *entry) passed() bool {
+	return e.waiting.Len() == 0 || e.scheduler.detached || !e.scheduler.queue.HasDemand()
+}
+
+// passOver takes an entry out of the line whose queue cannot use room now. A class of it stays open for the next consumer
+// that asks.
+func (e *entry) passOver(o *Order) {
+	if cl, waits := e.waiting.First(); waits && e.eligible == 0 && !e.scheduler.detached {
+		o.open(cl)
+	}
+	e.throttle.line.Remove(e)
 }
 
 // open opens a waiting class for one turn of its entry.
