@@ -170,6 +170,8 @@ func (s *survey) parseManifest() error {
 		s.found(s.name, "contains no record")
 	case m.Unread > 0:
 		s.found(s.name, "%d of its %d records are unreadable", m.Unread, m.Records)
+	case m.NextFile == 0: // RocksDB 8.9 writes an empty record first
+		s.found(s.name, "truncated: it contains no number of the next file")
 	}
 	return nil
 }

@@ -13,11 +13,12 @@ import (
 // edits.
 type Manifest struct {
 	Log
-	// Whole means that every record was read and understood.
+	// Whole means that every record was read and understood, and that they describe a database.
 	Whole bool
 	// Unread counts the records that were not understood.
 	Unread       int
 	LastSequence uint64
+	NextFile     uint64 // number of the next new file; 0: not stated, and no database opens from it
 	MinLog       uint64 // logs with a lower number are obsolete
 	Families     map[uint32]*Family
 	MaxFamily    uint32 // highest family number; 0: not stated, as in the first MANIFEST
@@ -91,7 +92,7 @@ func ReadManifest(path string) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Whole = len(m.Damage) == 0 && m.BadEnd < 0 && m.Unread == 0 && m.Records > 0
+	m.Whole = len(m.Damage) == 0 && m.BadEnd < 0 && m.Unread == 0 && m.NextFile > 0
 	return m, nil
 }
 
@@ -205,7 +206,9 @@ func (e *edit) field(tag uint64) {
 		e.bytes()
 	case tagLogNumber:
 		e.log, e.hasLog = e.number(), true
-	case tagNextFile, tagPrevLog, tagAtomicGroup:
+	case tagNextFile:
+		e.NextFile = max(e.NextFile, e.number())
+	case tagPrevLog, tagAtomicGroup:
 		e.number()
 	case tagMaxFamily:
 		e.MaxFamily = max(e.MaxFamily, uint32(e.number()))
