@@ -328,16 +328,8 @@ func (s *Store) flushFreed() (flushed bool, err error) {
 		return false, s.closedErr
 	}
 	s.freed.Store(false)
-	o := grocksdb.NewDefaultFlushOptions()
-	defer o.Destroy()
-	o.SetWait(true)
-	for _, h := range s.d.families {
-		if h == nil {
-			continue
-		}
-		if err := s.d.db.FlushCF(h, o); err != nil {
-			return false, s.replace(func() (opening, error) { return openFull(s.path, s.p, storage.ErrFull) })
-		}
+	if s.d.flush(func() bool { return true }) != nil {
+		return false, s.replace(func() (opening, error) { return openFull(s.path, s.p, storage.ErrFull) })
 	}
 	return true, nil
 }
@@ -349,6 +341,8 @@ func (s *Store) compactFreed() {
 		return // closed
 	}
 	defer s.release()
-	d.db.CompactRangeCF(d.families[storage.Messages], grocksdb.Range{})
-	d.db.CompactRangeCF(d.families[storage.Bodies], grocksdb.Range{})
+	o := grocksdb.NewCompactRangeOptions()
+	defer o.Destroy()
+	d.compact(storage.Messages, grocksdb.Range{}, o)
+	d.compact(storage.Bodies, grocksdb.Range{}, o)
 }

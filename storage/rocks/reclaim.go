@@ -102,7 +102,7 @@ func (s *Store) reclaimGaps() {
 	for f, all := range gaps {
 		for _, gap := range all {
 			if !r.stopped.Load() {
-				d.db.CompactRangeCFOpt(d.families[f], gap, o)
+				d.compact(storage.Family(f), gap, o)
 			}
 		}
 	}
@@ -118,14 +118,7 @@ func (s *Store) shortenLogs(d *database) {
 	if total < reclaimLogs || freeSpace(s.path) < 4*inMemory {
 		return
 	}
-	o := grocksdb.NewDefaultFlushOptions()
-	defer o.Destroy()
-	o.SetWait(true)
-	for _, h := range d.families {
-		if h != nil && !s.reclaim.stopped.Load() && d.db.FlushCF(h, o) != nil {
-			return // the next write says why
-		}
-	}
+	_ = d.flush(func() bool { return !s.reclaim.stopped.Load() }) // the next write says why it fails
 }
 
 // largeGaps returns the gaps of a family that are worth a compaction, in the order of keys.

@@ -151,7 +151,8 @@ func (s *Store) Checkpoint(dir string) error {
 		return fmt.Errorf("checkpoint %s: %w", dir, rocksError(err))
 	}
 	defer c.Destroy()
-	if err := c.CreateCheckpoint(dir, 0); err != nil {
+	d.awaitFlushes(func() { err = c.CreateCheckpoint(dir, 0) })
+	if err != nil {
 		return fmt.Errorf("checkpoint %s: %w", dir, rocksError(err))
 	}
 	return nil
