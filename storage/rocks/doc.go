@@ -31,7 +31,8 @@
 // old contents of a recycled file. The logs of spares.cc contain zeros instead. What a power loss
 // has kept from the disk of such a log is zero, while something that was written later may be there.
 // The newest log is cut off there before it is opened, if no batch behind says that it was synced
-// (surveyedLog.torn): nothing from there on was acknowledged.
+// (surveyedLog.torn): nothing from there on was acknowledged. Damage of the length of the very last
+// record may look the same.
 //
 // Before a new log file receives its first record, the previous one is synced, whatever the sync
 // mode of the commits (sealed.cc). So a power loss removes a suffix of the written records and

@@ -209,10 +209,16 @@ func TestDamageOfWhatWasSyncedIsNoTornEnd(t *testing.T) {
 		})
 		wantRefusal(t, after, storage.ErrCorrupt)
 	}
-	// The last one has no zeros where something else was written.
+	// The last one has no zeros where something else was written. Its length is left alone: a larger one
+	// reaches into the zeros behind, as that of a record of which the disk has kept a part.
+	const lengthAt, lengthBytes = 4, 2
 	for range 20 {
 		after := cutOff(t, dir, func(_ string, b []byte) []byte {
-			b[begin[len(begin)-1]+rand.Int64N(3000)] ^= 0x10
+			at := rand.Int64N(3000)
+			if at >= lengthAt && at < lengthAt+lengthBytes {
+				at = 0
+			}
+			b[begin[len(begin)-1]+at] ^= 0x10
 			return b
 		})
 		wantRefusal(t, after, storage.ErrCorrupt)
