@@ -5,6 +5,7 @@ package commands
 import (
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"syscall"
@@ -312,12 +313,18 @@ func (c *cycler) cycle(t testing.TB) {
 // that are not sampled.
 func TestTracingAllocatesOnlyForSampledMessages(t *testing.T) {
 	const messages = 64
+	// The least of several servers: what their maps allocate depends on the seeds of the hashes, up to
+	// half an allocation a message.
 	allocations := func(sampledEach int, on bool) float64 {
-		c := newCycler(t, messages, sampledEach, on)
-		for range 20 {
-			c.cycle(t)
+		least := math.Inf(1)
+		for range testkit.Rounds {
+			c := newCycler(t, messages, sampledEach, on)
+			for range 20 {
+				c.cycle(t)
+			}
+			least = min(least, testing.AllocsPerRun(20, func() { c.cycle(t) })/messages)
 		}
-		return testkit.Allocations(100, func() { c.cycle(t) }) / messages
+		return least
 	}
 	off := allocations(1, false)
 	for name, n := range map[string]float64{"switched off, no message sampled": allocations(0, false), "switched on, no message sampled": allocations(0, true)} {
