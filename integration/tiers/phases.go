@@ -35,7 +35,7 @@ func racing() []string {
 // meet run under it.
 const (
 	store       = "storage/rocks"
-	storeRacing = "ThreadsOfTheStore|DeletionsGoOnWhileSpaceIsMade|ACheckpointIsTheStore|ACopyOfALogThatIsBeing|AProbeMayBeRemoved|LanesBesideReaders|WhileEverybodyReads|RocksIsAStore"
+	storeRacing = "ThreadsOfTheStore|DeletionsGoOnWhileSpaceIsMade|ACheckpointIsTheStore|ACopyOfALogThatIsBeing|AProbeMayBeRemoved|LanesBesideReaders|WhileEverybodyReads|RocksIsAStore|AForgottenFlush|AFlushBesideAnother"
 )
 
 // driving lists the packages whose tests start processes, above all the broker; the folder integration is another.
