@@ -323,8 +323,6 @@ func (p *project) prove() []phase {
 		p.make("damage", "damage", "N=40"),
 		p.make("sim", "sim", "SEEDS=4000"),
 		p.make("sim-nodes", "sim-nodes", "SEEDS=1000"),
-		// These all keep the rules. Of the seeds 5001 to 6500 two do not: 5288 gives a class with one throttle a
-		// twentieth of its share.
 		p.make("shares", "shares", "SETUPS=1000", "SEED=1"),
 		p.make("fuzz", "fuzz", "T=5s"),
 		p.make("conversation", "fuzz", "T=1m", "F=Conversation"),
