@@ -105,7 +105,7 @@ func clusterOperation(name, example string, node Arg, do func(r Replication, nod
 			do(r, node, func(err error) {
 				done(func(w *resp.Writer) {
 					if err != nil {
-						writeError(w, clusterError(err))
+						s.writeError(w, clusterError(err))
 						return
 					}
 					w.OK()
@@ -148,7 +148,7 @@ func clusterVerify() Spec {
 			r.Verify(func(nodes []Verified, err error) {
 				done(func(w *resp.Writer) {
 					if err != nil {
-						writeError(w, clusterError(err))
+						s.writeError(w, clusterError(err))
 						return
 					}
 					w.Array(len(nodes))

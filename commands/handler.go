@@ -230,6 +230,7 @@ func (h *Handler) open(c connection) *Session {
 	s.prefs.proto, s.nodes.relayed = 2, c.Relayed()
 	s.subs.at = events.NewSubscriber((*receiver)(s))
 	s.client = engine.NewClient(c.ID(), c.Wake)
+	s.client.Answer = c.Answer
 	s.in.CountMax = int64(h.cfg.Limits.Count)
 	s.reset()
 	h.mu.Lock()
@@ -283,7 +284,7 @@ func (h *Handler) loading() bool {
 	}
 }
 
-// submitUndo submits a call without a reply. If the broker stops before it is applied, the leases
+// submitUndo submits a call without a reply, and does not wait for room. If the broker stops before it is applied, the leases
 // expire by themselves.
 func (h *Handler) submitUndo(c engine.Call) { h.engine.Submit([]*engine.Task{{Call: c}}) }
 

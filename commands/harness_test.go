@@ -165,6 +165,7 @@ func (c *fakeConn) Pending() int                                     { return le
 func (c *fakeConn) QueuedBytes() int64                               { return 0 }
 func (c *fakeConn) Push(replies ...resp.Reply)                       { c.window = append(c.window, replies...) }
 func (c *fakeConn) Wake()                                            {}
+func (c *fakeConn) Answer()                                          {}
 func (c *fakeConn) PushAsync(b []byte) bool                          { c.out.Write(b); return !c.closed }
 func (c *fakeConn) Close()                                           { c.gone() }
 func (c *fakeConn) Reserve(resp.Need, bool) (resp.Reservation, bool) { return resp.Reservation{}, true }

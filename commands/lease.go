@@ -77,6 +77,7 @@ type leaseCall struct {
 	session    *Session     // of the client that leases
 	account    *acl.Account // whose rights apply when the messages are delivered
 	deliveries []*engine.Delivery
+	brief      bool      // the messages are small and in memory
 	retained   int64     // bytes of the messages that the deliveries retain, out of Limits.Retained
 	text       [60]byte  // of a receipt: id, colon, 20 digits
 	one        [1]string // the queues if there is one; here, to save an allocation
@@ -108,20 +109,25 @@ func (c *leaseCall) Apply(tx *engine.Tx) (err error) {
 // budgets of the connection and of all connections. Otherwise they are read from disk again. Small
 // messages are not counted, as in other replies.
 func (c *leaseCall) retain() {
-	size := 0
+	size, whole := 0, true
 	for _, d := range c.deliveries {
 		size += d.RecordBytes()
+		whole = whole && d.HasRecord()
 	}
-	if size <= smallRoom {
+	if c.brief = whole && size <= smallRoom; size <= smallRoom {
 		return
 	}
 	if !c.session.retain(int64(size)) {
-		for _, d := range c.deliveries {
-			d.Release()
-		}
+		releaseRecords(c.deliveries)
 		return
 	}
 	c.retained = int64(size)
+}
+
+func releaseRecords(ds []*engine.Delivery) {
+	for _, d := range ds {
+		d.Release()
+	}
 }
 
 // retain takes n bytes out of the budgets of the connection and of all connections, for what a reply
@@ -147,9 +153,7 @@ func (c *leaseCall) release() {
 	if c.retained == 0 {
 		return
 	}
-	for _, d := range c.deliveries {
-		d.Release()
-	}
+	releaseRecords(c.deliveries)
 	c.session.unretain(c.retained)
 	c.retained = 0
 }
@@ -172,15 +176,10 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	load := loadBudget{h: h}
 	defer func() {
 		if load.end(); load.has > smallRoom {
-			for _, d := range c.deliveries {
-				d.Release()
-			}
+			releaseRecords(c.deliveries)
 		}
 	}()
-	loaded := c.deliveries[:0:0]
-	if len(c.deliveries) > 0 {
-		loaded = make([]*engine.Delivery, 0, len(c.deliveries))
-	}
+	loaded := make([]*engine.Delivery, 0, len(c.deliveries))
 	var back []*engine.Delivery
 	for i, d := range c.deliveries {
 		if !d.Kept && (len(back) > 0 || size > h.cfg.Limits.ReplyBytes || d.RecordBytes() == 0 && !load.begin()) {

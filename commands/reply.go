@@ -81,7 +81,13 @@ type pending struct {
 // Ready reports whether the result may be sent: see engine.Task.Done.
 func (p *pending) Ready() bool { return p.task.Done() }
 
-// Append writes the reply. It runs on the writer's goroutine, after Ready.
+// Brief implements resp.Brief: a number, an id or few messages, which nothing has to be read, undone or traced for.
+func (p *pending) Brief() bool {
+	c, leases := p.call.(*leaseCall)
+	return (p.cmd.Spec.Tiny || leases && c.brief) && !p.silent && p.session.handler.cfg.Tracer == nil
+}
+
+// Append writes the reply. It runs on the writer's goroutine, or that of Conn.Answer, after Ready.
 func (p *pending) Append(w *resp.Writer) {
 	if p.silent {
 		p.count("")
@@ -159,9 +165,7 @@ func (p *pending) Retain() bool {
 	if !ok || p.silent || len(c.deliveries) == 0 || len(c.deliveries) > retainMax {
 		return false
 	}
-	for _, d := range c.deliveries {
-		d.Release()
-	}
+	releaseRecords(c.deliveries)
 	return true
 }
 
@@ -290,14 +294,7 @@ func wireError(err error) (code, text string) {
 	return "ERR", err.Error()
 }
 
-// writeError writes an error reply and returns its code.
-func writeError(w *resp.Writer, err error) (code string) {
-	code, text := wireError(err)
-	w.Error(code, text)
-	return code
-}
-
-// writeError is the same on the session's port, see Session.code.
+// writeError writes an error reply, as the session's port has it, and returns its code.
 func (s *Session) writeError(w *resp.Writer, err error) (code string) {
 	code, text := wireError(err)
 	code = s.code(code)

@@ -30,6 +30,7 @@ type connection interface {
 	QueuedBytes() int64
 	Push(replies ...resp.Reply)
 	Wake()
+	Answer()
 	Close()
 	CloseAfterFlush()
 	PushAsync(b []byte) bool

@@ -202,20 +202,19 @@ func (t *Task) publish(now time.Duration) {
 }
 
 // Release makes the results of concluded tasks public, at a reading of Elapsed, and wakes their clients. It may be
-// called on any goroutine.
+// called on any goroutine that holds no lock. One or two clients are answered on it: with one message at a time that
+// saves a seventh of its way. The replies to many are written by several processors meanwhile.
 func Release(tasks []*Task, now time.Duration) {
-	var last *Client
-	for _, t := range tasks {
+	for i, t := range tasks {
 		cl := t.Client
 		t.publish(now)
-		// Tasks of one client are usually adjacent: one wake-up serves all of them.
-		if last != nil && last != cl {
-			last.wake()
+		switch {
+		case cl == nil, i+1 < len(tasks) && tasks[i+1].Client == cl: // one wake-up serves adjacent tasks of a client
+		case cl.Answer != nil && len(tasks) <= 2:
+			cl.Answer()
+		default:
+			cl.wake()
 		}
-		last = cl
-	}
-	if last != nil {
-		last.wake()
 	}
 }
 
@@ -243,6 +242,7 @@ func (settled) Apply(*Tx) error { return nil }
 // Submit; those after a blocked task are queued behind it in the engine.
 type Client struct {
 	ID        uint64
+	Answer    func() // nil, or what is called in place of wake where few tasks have ended: it may answer them, and must not wait
 	wake      func()
 	waits     atomic.Bool  // a task of it waits for messages; any goroutine may read it
 	inBatches atomic.Int32 // its tasks whose answers wait for a commit; counted with Config.Confirm

@@ -25,6 +25,7 @@ type Conn struct {
 
 	reader               *reader
 	replies              replyQueue
+	writer               *connWriter   // set before the first read
 	unauthenticated      *list.Element // in the server's list, whose lock guards it; nil: authenticated
 	unauthenticatedSince time.Time     // zero: authenticated; used by the reader goroutine only
 	readBy               time.Time     // the read deadline that is set, zero: none; used by the reader goroutine only
@@ -223,6 +224,15 @@ func (c *Conn) PushAsync(b []byte) bool {
 // Wake notifies the writer that a reply may have become ready. It never blocks, and is
 // cheap while the writer is running.
 func (c *Conn) Wake() { c.replies.wake() }
+
+// Answer is Wake for a caller that has nothing better to do: while the writer sleeps, it renders and
+// writes the replies that are ready itself, if they are Brief and the socket takes them at once, and
+// leaves the rest to the writer. It never waits. To wake the writer takes longer than all of that.
+func (c *Conn) Answer() {
+	if c.replies.rouse() && !c.writer.answer() {
+		c.replies.alarm <- struct{}{}
+	}
+}
 
 // CloseAfterFlush closes the connection once the replies pushed so far are written. After
 // the current Handle call the session gets no further commands, and replies pushed later

@@ -25,10 +25,11 @@ func (c *Conn) run(h Handler) {
 	}
 	c.opened.Store(true)
 	c.markAuthenticated(c.reader.authenticated)
+	c.writer = newConnWriter(c)
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		c.write()
+		c.writer.run()
 	}()
 	handled := c.guard("handle", c.read)
 	if notified := c.guard("gone", c.session.Gone); !handled || !notified {

@@ -12,13 +12,16 @@ import (
 // long reply is tolerated while it makes progress.
 const writeBytesMax = 256 << 10
 
+// briefBytes is how much Conn.Answer renders before it leaves the rest to the writer, beside a reply.
+const briefBytes = 8 << 10
+
 // outputKeepBytes is the largest buffer that is kept in the pool.
 const outputKeepBytes = 2 * flushBytes
 
 // outputBuffer is a pooled rendering buffer.
 type outputBuffer struct{ b []byte }
 
-// connWriter is the state of a connection's writer goroutine.
+// connWriter is the state of a connection's writer goroutine, and of Conn.Answer while that sleeps.
 //
 // Invariant: list.replies[:settled] are written or dropped; [settled:done] are rendered
 // and end at list.ends in the stream; the rest is untouched.
@@ -44,18 +47,27 @@ type connWriter struct {
 	vector   net.Buffers
 }
 
-// write is the writer goroutine.
-func (c *Conn) write() {
+func newConnWriter(c *Conn) *connWriter {
 	cw := &connWriter{c: c, socket: newSink(c.nc)}
 	cw.w.sink, cw.w.pushes = cw.flushLong, cw.takePushes
-	if !c.guard("reply", cw.loop) {
-		cw.failed = true
-		c.Close()
-		cw.settle()
+	return cw
+}
+
+// run is the writer goroutine.
+func (cw *connWriter) run() {
+	if !cw.c.guard("reply", cw.loop) {
+		cw.panicked()
 	}
 	cw.breaks.End()
 	cw.recall()
 	cw.dropAll()
+}
+
+// panicked ends the connection after a reply has panicked.
+func (cw *connWriter) panicked() {
+	cw.failed = true
+	cw.c.Close()
+	cw.settle()
 }
 
 const (
@@ -111,7 +123,71 @@ func (cw *connWriter) loop() {
 	}
 }
 
-// render renders the ready replies at the head of the list, and writes.
+// answer does what the writer would do, on the goroutine of Conn.Answer, up to where the writer would
+// sleep again: it reports whether it does. Else there is more to do than answer does: what may take long,
+// and all that ends a connection.
+func (cw *connWriter) answer() (asleep bool) {
+	if cw.socket == nil || cw.failed || cw.finished {
+		return false
+	}
+	if !cw.c.guard("reply", func() { asleep = cw.answerBrief() }) {
+		cw.panicked()
+		return false
+	}
+	return asleep
+}
+
+func (cw *connWriter) answerBrief() (asleep bool) {
+	c := cw.c
+	for !c.dead.Load() && !c.peerGone.Load() {
+		if cw.list == nil {
+			cw.list, _ = c.replies.take()
+		}
+		var head Reply // not ready
+		if l := cw.list; l != nil {
+			for cw.done < len(l.replies) && head == nil {
+				if r := l.replies[cw.done]; !r.Ready() {
+					head = r
+				} else if b, ok := r.(Brief); !ok || !b.Brief() || c.replies.pushed.Load() || len(cw.w.buf) > briefBytes {
+					return false
+				} else {
+					cw.append(r)
+				}
+			}
+			if !cw.flushAtOnce() {
+				return false
+			}
+			if head == nil {
+				cw.putList()
+				continue
+			}
+		}
+		if c.replies.pushed.Load() {
+			return false
+		}
+		cw.returnBuffer()
+		if c.replies.fallAsleep(cw.found(head)) {
+			return true
+		}
+	}
+	return false
+}
+
+// append renders the next reply of the list.
+func (cw *connWriter) append(r Reply) {
+	cw.borrow()
+	cw.w.Proto = 2
+	r.Append(&cw.w)
+	cw.done++
+	end := cw.sent + int64(len(cw.w.buf))
+	if cw.failed {
+		end = math.MaxInt64 // never reached
+	}
+	cw.list.ends = append(cw.list.ends, end)
+}
+
+// render renders the ready replies at the head of the list, and writes. It returns after a sleep, during
+// which Conn.Answer may have gone on with the list.
 func (cw *connWriter) render() {
 	c, l := cw.c, cw.list
 	for cw.done < len(l.replies) && !cw.failed {
@@ -126,7 +202,7 @@ func (cw *connWriter) render() {
 			if cw.flush(); !cw.failed {
 				cw.sleep(r)
 			}
-			continue
+			return
 		}
 		if c.peerGone.Load() {
 			if p, ok := r.(Perishable); ok && p.Perishable() {
@@ -136,15 +212,7 @@ func (cw *connWriter) render() {
 				continue
 			}
 		}
-		cw.borrow()
-		cw.w.Proto = 2
-		r.Append(&cw.w)
-		cw.done++
-		end := cw.sent + int64(len(cw.w.buf))
-		if cw.failed {
-			end = math.MaxInt64 // never reached
-		}
-		l.ends = append(l.ends, end)
+		cw.append(r)
 	}
 	cw.breaks.End()
 	if cw.flush(); !cw.failed {
@@ -207,7 +275,14 @@ func (cw *connWriter) sleep(head Reply) {
 	c := cw.c
 	cw.breaks.End() // what it has borrowed is not needed meanwhile
 	cw.returnBuffer()
-	c.replies.sleep(func() bool {
+	c.replies.sleep(cw.found(head))
+	cw.failed = cw.failed || c.dead.Load()
+}
+
+// found returns what ends the sleep of the writer.
+func (cw *connWriter) found(head Reply) func() bool {
+	c := cw.c
+	return func() bool {
 		if c.dead.Load() || c.replies.pushed.Load() {
 			return true
 		}
@@ -215,8 +290,24 @@ func (cw *connWriter) sleep(head Reply) {
 			return head.Ready()
 		}
 		return c.replies.any()
-	})
-	cw.failed = cw.failed || c.dead.Load()
+	}
+}
+
+// flushAtOnce writes the rendered bytes as far as the socket takes them at once, settles their replies,
+// and reports whether that was all.
+func (cw *connWriter) flushAtOnce() bool {
+	if len(cw.w.buf) == 0 {
+		return true
+	}
+	now := time.Now()
+	if cw.c.server.wakesMonitor(now) || !cw.arm(now) {
+		return false
+	}
+	n, err := cw.socket.tryWrite(cw.w.buf)
+	cw.w.buf = cw.w.buf[:copy(cw.w.buf, cw.w.buf[n:])]
+	cw.written(now, int64(n), err)
+	cw.settle()
+	return !cw.failed && len(cw.w.buf) == 0
 }
 
 // flush writes the rendered bytes and settles their replies.
@@ -272,14 +363,8 @@ func (cw *connWriter) flushLong(w *Writer, tail []byte) {
 func (cw *connWriter) send(a, b []byte) {
 	c := cw.c
 	now := time.Now()
-	cw.wrote = now
-	if limit := c.server.cfg.WriteTimeout; cw.deadline.Sub(now) < limit-limit/4 {
-		// Moved only after a quarter has passed: setting a timer costs more than reading the clock.
-		cw.deadline = now.Add(limit)
-		if err := c.nc.SetWriteDeadline(cw.deadline); err != nil {
-			cw.fail(err)
-			return
-		}
+	if !cw.arm(now) {
+		return
 	}
 	var n int64
 	var err error
@@ -297,6 +382,27 @@ func (cw *connWriter) send(a, b []byte) {
 		n, err = cw.vector.WriteTo(c.nc)
 		cw.parts = [2][]byte{}
 	}
+	cw.written(now, n, err)
+}
+
+// arm sets the deadline of a write, and reports whether it could.
+func (cw *connWriter) arm(now time.Time) bool {
+	limit := cw.c.server.cfg.WriteTimeout
+	if cw.deadline.Sub(now) >= limit-limit/4 {
+		return true // moved only after a quarter has passed: setting a timer costs more than reading the clock
+	}
+	cw.deadline = now.Add(limit)
+	err := cw.c.nc.SetWriteDeadline(cw.deadline)
+	if err != nil {
+		cw.fail(err)
+	}
+	return err == nil
+}
+
+// written counts what the socket has accepted, and ends the connection after an error.
+func (cw *connWriter) written(now time.Time, n int64, err error) {
+	c := cw.c
+	cw.wrote = now
 	cw.sent += n
 	c.touch(now)
 	c.bytesOut.Add(uint64(n))

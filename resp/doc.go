@@ -9,7 +9,8 @@
 //     Session.Handle in one call.
 //  2. The session pushes one Reply per command into the reply queue, in order.
 //     Replies need not be ready yet, so a pipeline can share a commit.
-//  3. The component that makes a reply ready calls Conn.Wake.
+//  3. The component that makes a reply ready calls Conn.Wake, or Conn.Answer, which does
+//     the next step itself while the writer sleeps and the replies are brief.
 //  4. The writer renders the ready replies at the head of the queue into one
 //     buffer and writes it. A reply that is not ready blocks those behind it,
 //     never those before it.

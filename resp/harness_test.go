@@ -21,11 +21,15 @@ type testReply struct {
 	drops atomic.Int32
 	left  chan struct{} // closed by Drop
 	frail bool
+	brief bool
 }
 
 func (r *testReply) Ready() bool { return r.ready.Load() }
 func (r *testReply) Append(w *Writer) {
 	r.sent.Store(true)
+	if r.text == "+panic\r\n" {
+		panic("append")
+	}
 	w.Raw([]byte(r.text))
 }
 
@@ -36,6 +40,7 @@ func (r *testReply) Drop() {
 }
 func (r *testReply) Perishable() bool { return r.frail }
 func (r *testReply) Retain() bool     { return r.frail }
+func (r *testReply) Brief() bool      { return r.brief }
 
 // funcReply is ready and renders by a function.
 type funcReply func(w *Writer)
@@ -44,7 +49,7 @@ func (funcReply) Ready() bool        { return true }
 func (f funcReply) Append(w *Writer) { f(w) }
 func (funcReply) Drop()              {}
 
-// testSession answers PING, ECHO, QUIT, BIG (n bytes), and WAIT by a reply that
+// testSession answers PING, ECHO, QUIT, BIG (n bytes), and WAIT [text] by a reply that
 // the test makes ready. It counts what the package promises.
 type testSession struct {
 	h     *testHandler
@@ -79,8 +84,11 @@ func (s *testSession) Handle(cmds []Command) {
 		case "PUSHPANIC":
 			s.c.Push(append(replies, &testReply{})...) // will never be ready
 			panic("handle after push")
-		case "WAIT", "WAITFRAIL":
-			r := &testReply{text: "+WAITED\r\n", left: make(chan struct{}), frail: name == "WAITFRAIL"}
+		case "WAIT", "WAITFRAIL", "WAITBRIEF":
+			r := &testReply{text: "+WAITED\r\n", left: make(chan struct{}), frail: name == "WAITFRAIL", brief: name == "WAITBRIEF"}
+			if len(cmd.Args) > 1 {
+				r.text = "+" + string(cmd.Args[1]) + "\r\n"
+			}
 			replies = append(replies, r)
 			s.h.waits <- r
 			continue

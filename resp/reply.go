@@ -36,7 +36,7 @@ type Session interface {
 }
 
 // Reply is the answer to one command; it may be empty. Ready may be called from the
-// reader and the writer goroutine, Append and Drop from the writer goroutine only.
+// reader and the writer goroutine, Append and Drop from the writer goroutine only, but see Brief.
 type Reply interface {
 	// Ready reports whether the answer is known. Once true it stays true. The component
 	// that makes it true calls Conn.Wake afterwards.
@@ -50,6 +50,14 @@ type Reply interface {
 	// Ready. Without a Drop, only acceptance by the operating system is certain, see
 	// Recallable.
 	Drop()
+}
+
+// Brief is a Reply that Conn.Answer may render, on the goroutine of its caller. Brief is called
+// after Ready. True promises that Append renders at most some KiB, and neither reads from disk
+// nor waits for anything that the caller of Conn.Answer does.
+type Brief interface {
+	Reply
+	Brief() bool
 }
 
 // Perishable is a Reply that is of use only to a client that is present, such as leased
@@ -80,6 +88,7 @@ type bytesReply []byte
 func (bytesReply) Ready() bool        { return true }
 func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
+func (b bytesReply) Brief() bool      { return len(b) <= directBytes }
 
 // Reserved returns a reply that holds the memory of a Conn.Reserve.
 func Reserved(r Reply, room Reservation) Reply { return &reservedReply{r, room} }
@@ -91,6 +100,12 @@ type reservedReply struct {
 
 // Unwrap returns the wrapped reply.
 func (r *reservedReply) Unwrap() Reply { return r.Reply }
+
+// Brief reports whether the wrapped reply is brief.
+func (r *reservedReply) Brief() bool {
+	b, ok := r.Reply.(Brief)
+	return ok && b.Brief()
+}
 
 // Perishable reports whether the wrapped reply is perishable.
 func (r *reservedReply) Perishable() bool {

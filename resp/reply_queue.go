@@ -16,6 +16,9 @@ import (
 //  3. It waits on alarm.
 //  4. Wake resets sleeping and, if it was set, sends to alarm. Only one caller
 //     can reset it, so the send never blocks.
+//
+// The caller that has reset sleeping has the state of the writer for itself until it sends to alarm or sets
+// sleeping again. Conn.Answer takes the steps of the writer meanwhile.
 type replyQueue struct {
 	mu       sync.Mutex
 	queue    *replyList  // pushed and not taken by the writer
@@ -344,18 +347,26 @@ func (w *replyQueue) readerLeft() {
 
 // wake wakes the writer if it sleeps.
 func (w *replyQueue) wake() {
-	if w.sleeping.Load() && w.sleeping.CompareAndSwap(true, false) {
+	if w.rouse() {
 		w.alarm <- struct{}{}
 	}
 }
 
+// rouse resets sleeping and reports whether it was set.
+func (w *replyQueue) rouse() bool { return w.sleeping.Load() && w.sleeping.CompareAndSwap(true, false) }
+
 // sleep waits for a wake-up unless found returns true after sleeping is set.
 func (w *replyQueue) sleep(found func() bool) {
-	w.sleeping.Store(true)
-	if found() && w.sleeping.CompareAndSwap(true, false) {
-		return
+	if w.fallAsleep(found) {
+		<-w.alarm
 	}
-	<-w.alarm
+}
+
+// fallAsleep sets sleeping unless found returns true then, and reports whether it has: the state of the
+// writer is that of the next caller of rouse then.
+func (w *replyQueue) fallAsleep(found func() bool) bool {
+	w.sleeping.Store(true)
+	return !found() || !w.rouse()
 }
 
 // length returns the number of commands with unwritten replies, and the bytes of finished

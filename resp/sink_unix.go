@@ -16,6 +16,7 @@ type pollSink struct {
 	raw syscall.RawConn
 	try func(fd uintptr) bool // attempt, bound once to avoid allocations
 	b   []byte                // unwritten bytes
+	now bool                  // no wait for room
 	err error
 }
 
@@ -35,8 +36,13 @@ func newSink(nc net.Conn) *pollSink {
 }
 
 // write writes b until the connection's deadline, and returns how much was written.
-func (s *pollSink) write(b []byte) (int, error) {
-	s.b, s.err = b, nil
+func (s *pollSink) write(b []byte) (int, error) { return s.send(b, false) }
+
+// tryWrite writes what there is room for, and returns how much that was.
+func (s *pollSink) tryWrite(b []byte) (int, error) { return s.send(b, true) }
+
+func (s *pollSink) send(b []byte, now bool) (int, error) {
+	s.b, s.now, s.err = b, now, nil
 	err := s.raw.Write(s.try)
 	n := len(b) - len(s.b)
 	s.b = nil
@@ -44,14 +50,14 @@ func (s *pollSink) write(b []byte) (int, error) {
 }
 
 // attempt writes as much as the socket accepts. It returns false to be called again when
-// there is room.
+// there is room, unless that is not to be waited for.
 func (s *pollSink) attempt(fd uintptr) bool {
 	for len(s.b) > 0 {
 		n, err := rawWrite(fd, s.b)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EAGAIN):
-			return false
+			return s.now
 		case err != nil:
 			s.err = os.NewSyscallError("write", err)
 			return true
