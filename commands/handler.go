@@ -284,7 +284,7 @@ func (h *Handler) loading() bool {
 	}
 }
 
-// submitUndo submits a call without a reply, and does not wait for room. If the broker stops before it is applied, the leases
+// submitUndo submits a call without a reply. If the broker stops before it is applied, the leases
 // expire by themselves.
 func (h *Handler) submitUndo(c engine.Call) { h.engine.Submit([]*engine.Task{{Call: c}}) }
 

@@ -77,7 +77,8 @@ type leaseCall struct {
 	session    *Session     // of the client that leases
 	account    *acl.Account // whose rights apply when the messages are delivered
 	deliveries []*engine.Delivery
-	brief      bool      // the messages are small and in memory
+	brief      bool      // the messages are few, small and in memory
+	cleared    bool      // the rights have just been checked
 	retained   int64     // bytes of the messages that the deliveries retain, out of Limits.Retained
 	text       [60]byte  // of a receipt: id, colon, 20 digits
 	one        [1]string // the queues if there is one; here, to save an allocation
@@ -114,7 +115,7 @@ func (c *leaseCall) retain() {
 		size += d.RecordBytes()
 		whole = whole && d.HasRecord()
 	}
-	if c.brief = whole && size <= smallRoom; size <= smallRoom {
+	if c.brief = whole && size <= smallRoom && len(c.deliveries) <= retainMax/2; size <= smallRoom {
 		return
 	}
 	if !c.session.retain(int64(size)) {
@@ -122,6 +123,12 @@ func (c *leaseCall) retain() {
 		return
 	}
 	c.retained = int64(size)
+}
+
+// clear reports whether Render waits for nothing: what it would take back takes room in the inbox.
+func (c *leaseCall) clear() bool {
+	c.cleared = c.brief && c.allowed()
+	return c.cleared
 }
 
 func releaseRecords(ds []*engine.Delivery) {
@@ -167,7 +174,7 @@ func (c *leaseCall) release() {
 // attempt, so the message ends in the dead-letter queue instead of blocking others for ever.
 func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	defer c.release()
-	if !c.allowed() {
+	if !c.cleared && !c.allowed() {
 		h.submitUndo(&undeliverCall{c.deliveries})
 		return command.Refuse("NOPERM", "the rights of this user were changed while it waited")
 	}
@@ -182,7 +189,7 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 	loaded := make([]*engine.Delivery, 0, len(c.deliveries))
 	var back []*engine.Delivery
 	for i, d := range c.deliveries {
-		if !d.Kept && (len(back) > 0 || size > h.cfg.Limits.ReplyBytes || d.RecordBytes() == 0 && !load.begin()) {
+		if !d.Kept && (len(back) > 0 || size > h.cfg.Limits.ReplyBytes || !d.HasRecord() && !load.begin()) {
 			back = append(back, d)
 			continue
 		}
@@ -220,12 +227,7 @@ func (c *leaseCall) Render(h *Handler, w *resp.Writer) error {
 // allowed checks the right to the messages again, since it may have been revoked while the lease
 // waited.
 func (c *leaseCall) allowed() bool {
-	for _, d := range c.deliveries {
-		if !c.account.May(acl.Consume, d.Queue) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.deliveries, func(d *engine.Delivery) bool { return !c.account.May(acl.Consume, d.Queue) })
 }
 
 // Undo takes back the deliveries.

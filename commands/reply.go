@@ -84,7 +84,7 @@ func (p *pending) Ready() bool { return p.task.Done() }
 // Brief implements resp.Brief: a number, an id or few messages, which nothing has to be read, undone or traced for.
 func (p *pending) Brief() bool {
 	c, leases := p.call.(*leaseCall)
-	return (p.cmd.Spec.Tiny || leases && c.brief) && !p.silent && p.session.handler.cfg.Tracer == nil
+	return !p.silent && p.session.handler.cfg.Tracer == nil && (p.cmd.Spec.Tiny || leases && c.clear())
 }
 
 // Append writes the reply. It runs on the writer's goroutine, or that of Conn.Answer, after Ready.

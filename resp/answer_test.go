@@ -92,6 +92,35 @@ func TestAnswerDoesNotWaitForTheClient(t *testing.T) {
 		want.WriteString("+" + text + "\r\n")
 	}
 	c.want(want.String())
+	testkit.Eventually(t, "nothing is pending", func() bool { return s.c.Pending() == 0 })
+	r := waiting(t, h, c, "WAITBRIEF", "large")[0]
+	r.text = "+" + strings.Repeat("y", 24<<20) + "\r\n" // more than the sockets take
+	s.awaitSleep(t)
+	s.answer(r)
+	c.want(r.text)
+}
+
+// A reply that is answered is rendered whole before any of it is written, whatever its size, and all is settled
+// afterwards.
+func TestAnswerSettlesRepliesOfAnySize(t *testing.T) {
+	h := newTestHandler()
+	_, addr := startServer(t, h, nil)
+	c := dial(t, addr)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
+	h.sessions <- s
+	for range 3 {
+		for _, size := range []int{0, briefBytes, directBytes - 10, directBytes, 2 * flushBytes} {
+			text := strings.Repeat("x", size)
+			r := waiting(t, h, c, "WAITBRIEF", text)[0]
+			c.send(fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", size, text))
+			testkit.Eventually(t, "both wait", func() bool { return s.c.Pending() == 2 && s.c.replies.sleeping.Load() })
+			s.answer(r)
+			c.want(fmt.Sprintf("+%s\r\n$%d\r\n%s\r\n", text, size, text))
+			c.send("PING\r\n")
+			c.want("+PONG\r\n")
+			testkit.Eventually(t, "nothing is pending", func() bool { return s.c.Pending() == 0 && s.c.QueuedBytes() == 0 })
+		}
+	}
 }
 
 // Goroutines that wake and answer, and what is sent between replies, leave one stream in order.

@@ -145,14 +145,22 @@ func (cw *connWriter) answerBrief() (asleep bool) {
 		}
 		var head Reply // not ready
 		if l := cw.list; l != nil {
-			for cw.done < len(l.replies) && head == nil {
-				if r := l.replies[cw.done]; !r.Ready() {
-					head = r
-				} else if b, ok := r.(Brief); !ok || !b.Brief() || c.replies.pushed.Load() || len(cw.w.buf) > briefBytes {
+			for cw.done < len(l.replies) {
+				r, ok := l.replies[cw.done].(Brief)
+				if !ok {
 					return false
-				} else {
-					cw.append(r)
 				}
+				if !r.Ready() {
+					head = r
+					break
+				}
+				if c.replies.pushed.Load() || len(cw.w.buf) > briefBytes || !r.Brief() {
+					return false
+				}
+				sink := cw.w.sink
+				cw.w.sink = nil // the reply is rendered whole: what a sink writes is waited for
+				cw.append(r)
+				cw.w.sink = sink
 			}
 			if !cw.flushAtOnce() {
 				return false
@@ -294,20 +302,19 @@ func (cw *connWriter) found(head Reply) func() bool {
 }
 
 // flushAtOnce writes the rendered bytes as far as the socket takes them at once, settles their replies,
-// and reports whether that was all.
+// and reports whether that was all. An error is left to the writer, which meets it again.
 func (cw *connWriter) flushAtOnce() bool {
-	if len(cw.w.buf) == 0 {
-		return true
+	if len(cw.w.buf) > 0 {
+		now := time.Now()
+		if cw.arm(now) != nil {
+			return false
+		}
+		n := cw.socket.tryWrite(cw.w.buf, cw.c.server.wakesMonitor(now))
+		cw.w.buf = cw.w.buf[:copy(cw.w.buf, cw.w.buf[n:])]
+		cw.written(now, int64(n))
 	}
-	now := time.Now()
-	if cw.c.server.wakesMonitor(now) || !cw.arm(now) {
-		return false
-	}
-	n, err := cw.socket.tryWrite(cw.w.buf)
-	cw.w.buf = cw.w.buf[:copy(cw.w.buf, cw.w.buf[n:])]
-	cw.written(now, int64(n), err)
 	cw.settle()
-	return !cw.failed && len(cw.w.buf) == 0
+	return len(cw.w.buf) == 0
 }
 
 // flush writes the rendered bytes and settles their replies.
@@ -363,7 +370,8 @@ func (cw *connWriter) flushLong(w *Writer, tail []byte) {
 func (cw *connWriter) send(a, b []byte) {
 	c := cw.c
 	now := time.Now()
-	if !cw.arm(now) {
+	if err := cw.arm(now); err != nil {
+		cw.fail(err)
 		return
 	}
 	var n int64
@@ -382,34 +390,29 @@ func (cw *connWriter) send(a, b []byte) {
 		n, err = cw.vector.WriteTo(c.nc)
 		cw.parts = [2][]byte{}
 	}
-	cw.written(now, n, err)
-}
-
-// arm sets the deadline of a write, and reports whether it could.
-func (cw *connWriter) arm(now time.Time) bool {
-	limit := cw.c.server.cfg.WriteTimeout
-	if cw.deadline.Sub(now) >= limit-limit/4 {
-		return true // moved only after a quarter has passed: setting a timer costs more than reading the clock
-	}
-	cw.deadline = now.Add(limit)
-	err := cw.c.nc.SetWriteDeadline(cw.deadline)
-	if err != nil {
+	if cw.written(now, n); err != nil {
 		cw.fail(err)
 	}
-	return err == nil
 }
 
-// written counts what the socket has accepted, and ends the connection after an error.
-func (cw *connWriter) written(now time.Time, n int64, err error) {
+// arm sets the deadline of a write.
+func (cw *connWriter) arm(now time.Time) error {
+	limit := cw.c.server.cfg.WriteTimeout
+	if cw.deadline.Sub(now) >= limit-limit/4 {
+		return nil // moved only after a quarter has passed: setting a timer costs more than reading the clock
+	}
+	cw.deadline = now.Add(limit)
+	return cw.c.nc.SetWriteDeadline(cw.deadline)
+}
+
+// written counts what the socket has accepted.
+func (cw *connWriter) written(now time.Time, n int64) {
 	c := cw.c
 	cw.wrote = now
 	cw.sent += n
 	c.touch(now)
 	c.bytesOut.Add(uint64(n))
 	c.server.stats.bytesOut.Add(uint64(n))
-	if err != nil {
-		cw.fail(err)
-	}
 }
 
 // fail ends the connection: unwritten replies are dropped.

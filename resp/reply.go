@@ -88,7 +88,7 @@ type bytesReply []byte
 func (bytesReply) Ready() bool        { return true }
 func (b bytesReply) Append(w *Writer) { w.Raw(b) }
 func (bytesReply) Drop()              {}
-func (b bytesReply) Brief() bool      { return len(b) <= directBytes }
+func (b bytesReply) Brief() bool      { return len(b) <= briefBytes }
 
 // Reserved returns a reply that holds the memory of a Conn.Reserve.
 func Reserved(r Reply, room Reservation) Reply { return &reservedReply{r, room} }

@@ -12,7 +12,7 @@ type pollSink struct{}
 
 func newSink(net.Conn) *pollSink { return nil }
 
-func (*pollSink) write([]byte) (int, error)    { panic("there is none") }
-func (*pollSink) tryWrite([]byte) (int, error) { panic("there is none") }
+func (*pollSink) write([]byte) (int, error) { panic("there is none") }
+func (*pollSink) tryWrite([]byte, bool) int { panic("there is none") }
 
 func (s *Server) wakesMonitor(time.Time) bool { return false }

@@ -17,6 +17,7 @@ type pollSink struct {
 	try func(fd uintptr) bool // attempt, bound once to avoid allocations
 	b   []byte                // unwritten bytes
 	now bool                  // no wait for room
+	say bool                  // the scheduler is told of the write, see wakesMonitor
 	err error
 }
 
@@ -36,24 +37,38 @@ func newSink(nc net.Conn) *pollSink {
 }
 
 // write writes b until the connection's deadline, and returns how much was written.
-func (s *pollSink) write(b []byte) (int, error) { return s.send(b, false) }
+func (s *pollSink) write(b []byte) (int, error) {
+	s.now, s.say = false, false
+	return s.send(b)
+}
 
-// tryWrite writes what there is room for, and returns how much that was.
-func (s *pollSink) tryWrite(b []byte) (int, error) { return s.send(b, true) }
+// tryWrite writes what there is room for, and returns how much that was: less than b also after an error, which the
+// next write meets again.
+func (s *pollSink) tryWrite(b []byte, say bool) int {
+	s.now, s.say = true, say
+	n, _ := s.send(b)
+	return n
+}
 
-func (s *pollSink) send(b []byte, now bool) (int, error) {
-	s.b, s.now, s.err = b, now, nil
+func (s *pollSink) send(b []byte) (int, error) {
+	s.b, s.err = b, nil
 	err := s.raw.Write(s.try)
 	n := len(b) - len(s.b)
 	s.b = nil
 	return n, errors.Join(err, s.err)
 }
 
+func tellingWrite(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }
+
 // attempt writes as much as the socket accepts. It returns false to be called again when
 // there is room, unless that is not to be waited for.
 func (s *pollSink) attempt(fd uintptr) bool {
 	for len(s.b) > 0 {
-		n, err := rawWrite(fd, s.b)
+		write := rawWrite
+		if s.say {
+			write = tellingWrite
+		}
+		n, err := write(fd, s.b)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EAGAIN):

@@ -22,7 +22,7 @@ func TestTheBacklogCountsForTheBoundOfTheInbox(t *testing.T) {
 	tasks := func(n int) []*engine.Task {
 		all := make([]*engine.Task, n)
 		for i := range all {
-			all[i] = &engine.Task{Client: engine.NewClient(uint64(i+1), func() {}), Call: costly(1), Bytes: 10}
+			all[i] = &engine.Task{Call: costly(1), Bytes: 10}
 		}
 		return all
 	}

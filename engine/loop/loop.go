@@ -126,15 +126,14 @@ func (e *Engine) Figures() (f Figures) {
 // calls. It blocks while the inbox is full (Config.InboxTasks, Config.InboxBytes), except for
 // read-only tasks while a commit stalls; tasks larger than the bounds are accepted when the
 // inbox is empty. The slice belongs to the caller again when Submit returns. After Stop the
-// tasks end with ErrStopped. A task without a client follows a command that has ended, and never waits:
-// there are no more of them than clients have commands under way.
+// tasks end with ErrStopped.
 func (e *Engine) Submit(tasks []*engine.Task) {
 	bytes := 0
 	for _, t := range tasks {
 		bytes += t.Bytes
 	}
 	e.mu.Lock()
-	for !e.stopping && tasks[0].Client != nil && len(e.inbox)+e.backlog > 0 && (!e.stalled || !allReadOnly(tasks)) && (len(e.inbox)+e.backlog+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
+	for !e.stopping && len(e.inbox)+e.backlog > 0 && (!e.stalled || !allReadOnly(tasks)) && (len(e.inbox)+e.backlog+len(tasks) > e.cfg.InboxTasks || e.bytes+bytes > e.cfg.InboxBytes) {
 		e.room.Wait()
 	}
 	if e.stopping {
