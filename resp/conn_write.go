@@ -137,48 +137,46 @@ func (cw *connWriter) answer() (asleep bool) {
 	return asleep
 }
 
+// answerBrief makes one pass, so that a client that goes on sending does not hold the caller.
 func (cw *connWriter) answerBrief() (asleep bool) {
 	c := cw.c
-	for !c.dead.Load() && !c.peerGone.Load() {
-		if cw.list == nil {
-			cw.list, _ = c.replies.take()
-		}
-		var head Reply // not ready
-		if l := cw.list; l != nil {
-			for cw.done < len(l.replies) {
-				r, ok := l.replies[cw.done].(Brief)
-				if !ok {
-					return false
-				}
-				if !r.Ready() {
-					head = r
-					break
-				}
-				if c.replies.pushed.Load() || len(cw.w.buf) > briefBytes || !r.Brief() {
-					return false
-				}
-				sink := cw.w.sink
-				cw.w.sink = nil // the reply is rendered whole: what a sink writes is waited for
-				cw.append(r)
-				cw.w.sink = sink
-			}
-			if !cw.flushAtOnce() {
+	if c.dead.Load() || c.peerGone.Load() {
+		return false
+	}
+	if cw.list == nil {
+		cw.list, _ = c.replies.take()
+	}
+	var head Reply // not ready
+	if l := cw.list; l != nil {
+		for cw.done < len(l.replies) {
+			r, ok := l.replies[cw.done].(Brief)
+			if !ok {
 				return false
 			}
-			if head == nil {
-				cw.putList()
-				continue
+			if !r.Ready() {
+				head = r
+				break
 			}
+			if c.replies.pushed.Load() || len(cw.w.buf) > briefBytes || !r.Brief() {
+				return false
+			}
+			sink := cw.w.sink
+			cw.w.sink = nil // the reply is rendered whole: what a sink writes is waited for
+			cw.append(r)
+			cw.w.sink = sink
 		}
-		if c.replies.pushed.Load() {
+		if !cw.flushAtOnce() {
 			return false
 		}
-		cw.returnBuffer()
-		if c.replies.fallAsleep(cw.found(head)) {
-			return true
+		if head == nil {
+			cw.putList()
 		}
 	}
-	return false
+	if c.replies.pushed.Load() {
+		return false
+	}
+	cw.returnBuffer()
+	return c.replies.fallAsleep(cw.found(head))
 }
 
 // append renders the next reply of the list.
