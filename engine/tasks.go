@@ -203,7 +203,7 @@ func (t *Task) publish(now time.Duration) {
 
 // Release makes the results of concluded tasks public, at a reading of Elapsed, and wakes their clients. It may be
 // called on any goroutine that holds no lock. One or two clients are answered on it: with one message at a time that
-// saves a seventh of its way. The replies to many are written by several processors meanwhile.
+// saves a tenth of its way. The replies to many are written by several processors meanwhile.
 func Release(tasks []*Task, now time.Duration) {
 	for i, t := range tasks {
 		cl := t.Client
