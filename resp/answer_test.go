@@ -11,6 +11,17 @@ import (
 	"github.com/faisca/fila/internal/testkit"
 )
 
+// connected returns a server, its handler, and the two sides of a connection.
+func connected(t *testing.T) (*Server, *testHandler, *client, *testSession) {
+	t.Helper()
+	h := newTestHandler()
+	srv, addr := startServer(t, h, nil)
+	c := dial(t, addr)
+	s := testkit.Receive(t, "the connection opens", h.sessions)
+	h.sessions <- s
+	return srv, h, c, s
+}
+
 // answer makes a reply ready and answers it on this goroutine.
 func (s *testSession) answer(r *testReply) {
 	r.ready.Store(true)
@@ -35,11 +46,7 @@ func waiting(t *testing.T, h *testHandler, c *client, name string, texts ...stri
 
 // A brief reply is rendered on the goroutine of Answer while the writer sleeps; others are left to it.
 func TestAnswerRendersWhatIsBrief(t *testing.T) {
-	h := newTestHandler()
-	_, addr := startServer(t, h, nil)
-	c := dial(t, addr)
-	s := testkit.Receive(t, "the connection opens", h.sessions)
-	h.sessions <- s
+	_, h, c, s := connected(t)
 	for n := range 200 {
 		name := "WAITBRIEF"
 		if n%10 == 9 {
@@ -57,11 +64,7 @@ func TestAnswerRendersWhatIsBrief(t *testing.T) {
 
 // Answer keeps the order of the replies.
 func TestAnswerWaitsForEarlierReplies(t *testing.T) {
-	h := newTestHandler()
-	_, addr := startServer(t, h, nil)
-	c := dial(t, addr)
-	s := testkit.Receive(t, "the connection opens", h.sessions)
-	h.sessions <- s
+	_, h, c, s := connected(t)
 	a := waiting(t, h, c, "WAITBRIEF", "a")[0]
 	b := waiting(t, h, c, "WAIT", "b")[0]
 	d := waiting(t, h, c, "WAITBRIEF", "d")[0]
@@ -80,11 +83,7 @@ func TestAnswerWaitsForEarlierReplies(t *testing.T) {
 // Answer leaves to the writer what the socket does not take at once: it returns while the client reads
 // nothing, and nothing is lost.
 func TestAnswerDoesNotWaitForTheClient(t *testing.T) {
-	h := newTestHandler()
-	_, addr := startServer(t, h, nil)
-	c := dial(t, addr)
-	s := testkit.Receive(t, "the connection opens", h.sessions)
-	h.sessions <- s
+	_, h, c, s := connected(t)
 	var want strings.Builder
 	for n := 0; s.c.Pending() < 200; n++ {
 		text := fmt.Sprint(n) + strings.Repeat(" ", 8000)
@@ -103,11 +102,7 @@ func TestAnswerDoesNotWaitForTheClient(t *testing.T) {
 // A reply that is answered is rendered whole before any of it is written, whatever its size, and all is settled
 // afterwards.
 func TestAnswerSettlesRepliesOfAnySize(t *testing.T) {
-	h := newTestHandler()
-	_, addr := startServer(t, h, nil)
-	c := dial(t, addr)
-	s := testkit.Receive(t, "the connection opens", h.sessions)
-	h.sessions <- s
+	_, h, c, s := connected(t)
 	for range 3 {
 		for _, size := range []int{0, briefBytes, directBytes - 10, directBytes, 2 * flushBytes} {
 			text := strings.Repeat("x", size)
@@ -126,11 +121,7 @@ func TestAnswerSettlesRepliesOfAnySize(t *testing.T) {
 // Goroutines that wake and answer, and what is sent between replies, leave one stream in order.
 func TestAnswersMeetWakeUps(t *testing.T) {
 	const rounds, each = 300, 8
-	h := newTestHandler()
-	_, addr := startServer(t, h, nil)
-	c := dial(t, addr)
-	s := testkit.Receive(t, "the connection opens", h.sessions)
-	h.sessions <- s
+	_, h, c, s := connected(t)
 	pushed := 0
 	for n := range rounds {
 		texts := make([]string, each)
@@ -175,11 +166,7 @@ func TestAnswersMeetWakeUps(t *testing.T) {
 
 // A reply that panics ends its connection, not the caller of Answer.
 func TestAPanicDoesNotReachTheCallerOfAnswer(t *testing.T) {
-	h := newTestHandler()
-	srv, addr := startServer(t, h, nil)
-	c := dial(t, addr)
-	s := testkit.Receive(t, "the connection opens", h.sessions)
-	h.sessions <- s
+	srv, h, c, s := connected(t)
 	r := waiting(t, h, c, "WAITBRIEF", "panic")[0]
 	s.awaitSleep(t)
 	s.answer(r)
