@@ -3,6 +3,7 @@
 package rocks
 
 import (
+	"encoding/binary"
 	"path/filepath"
 	"testing"
 
@@ -14,7 +15,9 @@ import (
 func putMessage(t *testing.T, s *Store, n, size int) {
 	t.Helper()
 	var b storage.Batch
-	b.Put(storage.Messages, largeKey(n), largeValue(n, size))
+	var id storage.ID
+	binary.BigEndian.PutUint64(id[:], uint64(n))
+	b.Put(storage.Messages, storage.AppendMessageKey(nil, 1, "key", 0, id), make([]byte, size))
 	if err := s.Commit(&b, false); err != nil {
 		t.Fatal(err)
 	}
