@@ -3,10 +3,12 @@
 package loop_test
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/faisca/fila/engine"
@@ -63,6 +65,45 @@ func testSharedCommits(t *testing.T, mode engine.SyncMode) {
 		all.Wait()
 		if n := store.commits.Load() - before; n > rounds*5/4 {
 			t.Errorf("%d commits for %d rounds", n, rounds)
+		}
+	})
+}
+
+// Clients that are ready at the same time share a commit also when they find the loop idle and the last commit was for one
+// client, which tells of no others.
+func TestClientsThatFindTheLoopIdleShareACommit(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const clients, rounds = 8, 50
+	cfg := engine.DefaultConfig()
+	cfg.LeaseWriteDelay = time.Hour
+	store := &slowStore{Memory: storage.NewMemory()}
+	bubble(t, cfg, store, func(e *loop.Engine) {
+		enqueue := func() {
+			req := &engine.Enqueue{Queue: "q", Payload: []byte("m")}
+			if err := errors.Join(e.Prepare(req), ask(e, func(tx *engine.Tx) error { _, err := tx.Enqueue(req); return err })); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := ask(e, func(tx *engine.Tx) error { return tx.CreateQueue("q", engine.QueueOptions{}) }); err != nil {
+			t.Fatal(err)
+		}
+		before := store.commits.Load()
+		for range rounds {
+			enqueue()
+			start := make(chan struct{})
+			var all sync.WaitGroup
+			for range clients {
+				all.Go(func() {
+					<-start
+					enqueue()
+				})
+			}
+			synctest.Wait()
+			close(start)
+			all.Wait()
+		}
+		if n := store.commits.Load() - before; n > rounds*5/2 {
+			t.Errorf("%d commits for %d rounds of two", n, rounds)
 		}
 	})
 }
