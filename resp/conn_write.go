@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/faisca/fila/internal/rawio"
 	"github.com/faisca/fila/internal/yield"
 )
 
@@ -42,13 +43,13 @@ type connWriter struct {
 	wrote    time.Time // the last write
 	late     [recallMax]lateReply
 	lates    int
-	socket   *pollSink // nil: write through the connection
+	socket   *rawio.Sink // nil: write through the connection
 	parts    [2][]byte
 	vector   net.Buffers
 }
 
 func newConnWriter(c *Conn) *connWriter {
-	cw := &connWriter{c: c, socket: newSink(c.nc)}
+	cw := &connWriter{c: c, socket: rawio.NewSink(c.nc)}
 	cw.w.sink, cw.w.pushes = cw.flushLong, cw.takePushes
 	return cw
 }
@@ -307,7 +308,7 @@ func (cw *connWriter) flushAtOnce() bool {
 		if cw.arm(now) != nil {
 			return false
 		}
-		n := cw.socket.tryWrite(cw.w.buf, cw.c.server.wakesMonitor(now))
+		n := cw.socket.TryWrite(cw.w.buf, rawio.WakesMonitor(now))
 		cw.w.buf = cw.w.buf[:copy(cw.w.buf, cw.w.buf[n:])]
 		cw.written(now, int64(n))
 	}
@@ -376,8 +377,8 @@ func (cw *connWriter) send(a, b []byte) {
 	var err error
 	if len(b) == 0 {
 		var written int
-		if cw.socket != nil && !c.server.wakesMonitor(now) {
-			written, err = cw.socket.write(a)
+		if cw.socket != nil {
+			written, err = cw.socket.Write(a, rawio.WakesMonitor(now))
 		} else {
 			written, err = c.nc.Write(a)
 		}

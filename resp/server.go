@@ -32,7 +32,6 @@ type Server struct {
 	stats   counters
 
 	unauthenticated unauthenticatedList
-	monitored       atomic.Int64 // last wake-up of the scheduler's monitor, Unix nanoseconds
 	unackedMin      time.Duration
 
 	mu        sync.Mutex

@@ -9,6 +9,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/faisca/fila/internal/rawio"
 	"github.com/faisca/fila/internal/tuning"
 )
 
@@ -49,7 +50,7 @@ func (s *pollSource) fill(r *reader) (int, error) {
 func (s *pollSource) attempt(fd uintptr) bool {
 	space := s.r.room(s.r.pools.getScratch)
 	for {
-		n, err := rawRead(fd, space)
+		n, err := rawio.Read(fd, space)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue

@@ -372,7 +372,7 @@ func (e *Engine) collect(spare []*engine.Task) ([]*engine.Task, state) {
 // The alarm is set anew each time, also to a later one: to wake for a timer that has gone, such as that
 // of a lease that was acked, costs a thousand times as much.
 //
-// Go runs a goroutine next that another has woken, before those whose sockets were ready already. So the loop
+// Go runs a goroutine next that another has woken, before those that are ready already. So the loop
 // lets these go first after a wake-up: what they submit shares a turn and a commit with what woke it.
 func (e *Engine) sleep(alarm *time.Timer, clock *clock, busy bool, repairAt time.Time) (slept bool) {
 	at := e.machine.Next(busy)

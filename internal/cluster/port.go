@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/faisca/fila/internal/certs"
+	"github.com/faisca/fila/internal/rawio"
 )
 
 // A connection to the node port begins with a byte that says what it is for, and a greeting:
@@ -149,7 +150,7 @@ func (p *Port) accept() {
 			<-greeting
 			continue
 		}
-		if !p.add(c) {
+		if c = rawio.Conn(c); !p.add(c) {
 			_ = c.Close()
 			<-greeting
 			continue
@@ -284,13 +285,13 @@ func (p *Port) Dial(ctx context.Context, addr string) (net.Conn, error) {
 func (p *Port) dial(ctx context.Context, kind byte, addr string) (c net.Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, greetingTime)
 	defer cancel()
-	if p.cfg.TLS != nil {
-		c, err = (&tls.Dialer{Config: p.cfg.TLS.Dial()}).DialContext(ctx, "tcp", addr)
-	} else {
-		c, err = new(net.Dialer).DialContext(ctx, "tcp", addr)
-	}
-	if err != nil {
+	if c, err = new(net.Dialer).DialContext(ctx, "tcp", addr); err != nil {
 		return nil, err
+	}
+	if c = rawio.Conn(c); p.cfg.TLS != nil {
+		if c, err = p.secure(ctx, c, addr); err != nil {
+			return nil, err
+		}
 	}
 	open := c // the function below may run after c was returned as nil
 	stop := context.AfterFunc(ctx, func() { _ = open.SetDeadline(time.Unix(1, 0)) })
@@ -303,6 +304,21 @@ func (p *Port) dial(ctx context.Context, kind byte, addr string) (c net.Conn, er
 		return nil, fmt.Errorf("node at %s: %w", addr, err)
 	}
 	return c, nil
+}
+
+// secure does the handshake of TLS with the node at addr. It closes the connection after an error.
+func (p *Port) secure(ctx context.Context, raw net.Conn, addr string) (net.Conn, error) {
+	cfg := p.cfg.TLS.Dial()
+	host, _, err := net.SplitHostPort(addr)
+	if err == nil {
+		cfg.ServerName = host
+		c := tls.Client(raw, cfg)
+		if err = c.HandshakeContext(ctx); err == nil {
+			return c, nil
+		}
+	}
+	_ = raw.Close()
+	return nil, err
 }
 
 func (p *Port) greet(c net.Conn, kind byte, addr string) error {

@@ -254,3 +254,50 @@ func TestBothSidesShowACertificateOfTheAuthority(t *testing.T) {
 		t.Error("a node with TLS talks to one without")
 	}
 }
+
+// A node that accepts a connection and says nothing does not hold who dials, who closes the connection.
+func TestASilentNodeIsGivenUp(t *testing.T) {
+	ours := newAuthority(t)
+	for name, cfg := range map[string]PortConfig{
+		"plain": {Node: "a", Cluster: "test"}, "TLS": {Node: "a", Cluster: "test", TLS: ours.source("127.0.0.1", ours)},
+	} {
+		a := portOf(t, cfg)
+		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			c, err := l.Accept()
+			if err == nil {
+				_, err = io.Copy(io.Discard, c)
+			}
+			ended <- err
+		}()
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		if _, err := a.Dial(ctx, l.Addr().String()); err == nil {
+			t.Errorf("%s: a node that says nothing is connected", name)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = l.Close()
+	}
+}
+
+func TestANodeIsFoundByItsName(t *testing.T) {
+	ours := newAuthority(t)
+	a := portOf(t, PortConfig{Node: "a", Cluster: "test", TLS: ours.source("localhost", ours)})
+	b := portOf(t, PortConfig{Node: "b", Cluster: "test", TLS: ours.source("localhost", ours)})
+	_, port, err := net.SplitHostPort(a.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.ask(context.Background(), net.JoinHostPort("localhost", port), askStatus, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.ask(context.Background(), net.JoinHostPort("127.0.0.1", port), askStatus, nil); err == nil {
+		t.Error("a certificate for a name is good for an address")
+	}
+}

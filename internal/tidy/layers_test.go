@@ -23,7 +23,7 @@ func floors() map[string]floor {
 		"values": {
 			packages: []string{
 				"internal/acl", "internal/bench", "internal/certs", "internal/client", "internal/credit", "internal/errtext", "internal/glob",
-				"internal/histogram", "internal/ops/nametext", "internal/proc", "internal/progress", "internal/queueset", "internal/schedule",
+				"internal/histogram", "internal/ops/nametext", "internal/proc", "internal/progress", "internal/queueset", "internal/rawio", "internal/schedule",
 				"internal/tuning", "internal/yield",
 			},
 			sees: []string{"values"},

@@ -3,25 +3,23 @@
 package rocks
 
 import (
+	"errors"
 	"os"
 	"syscall"
-	"unsafe"
+
+	"github.com/faisca/fila/internal/rawio"
 )
 
-// sendByte and receiveByte use raw system calls without notifying the Go scheduler: the calls do not
-// block, as resp/rawio_linux.go explains for sockets.
+// The scheduler is not told of the calls of sendByte and receiveByte, which do not block, see package rawio.
 
 // sendByte writes one byte to a pipe that has room for it.
 func sendByte(f uintptr) error {
 	var b [1]byte
 	for {
-		_, _, e := syscall.RawSyscall(syscall.SYS_WRITE, f, uintptr(unsafe.Pointer(&b)), 1) //nolint:gosec // the call is over before b can move
-		switch e {
-		case 0:
-			return nil
-		case syscall.EINTR:
+		switch _, err := rawio.Write(f, b[:]); {
+		case errors.Is(err, syscall.EINTR):
 		default:
-			return os.NewSyscallError("write", e)
+			return os.NewSyscallError("write", err)
 		}
 	}
 }
@@ -31,13 +29,12 @@ func sendByte(f uintptr) error {
 func receiveByte(f uintptr) (bool, error) {
 	var b [1]byte
 	for {
-		n, _, e := syscall.RawSyscall(syscall.SYS_READ, f, uintptr(unsafe.Pointer(&b)), 1) //nolint:gosec // the call is over before b can move
-		switch {
-		case e == syscall.EINTR:
-		case e == syscall.EAGAIN:
+		switch n, err := rawio.Read(f, b[:]); {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN):
 			return false, nil
-		case e != 0:
-			return true, os.NewSyscallError("read", e)
+		case err != nil:
+			return true, os.NewSyscallError("read", err)
 		case n == 0:
 			return true, os.ErrClosed
 		default:

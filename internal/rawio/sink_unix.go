@@ -1,8 +1,9 @@
 //go:build unix
 
-package resp
+package rawio
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"os"
@@ -11,18 +12,29 @@ import (
 	"github.com/faisca/fila/internal/tuning"
 )
 
-// pollSink writes to a socket through the netpoller.
-type pollSink struct {
+// Sink writes to a connection. One goroutine at a time may use it.
+type Sink struct {
 	raw syscall.RawConn
 	try func(fd uintptr) bool // attempt, bound once to avoid allocations
 	b   []byte                // unwritten bytes
 	now bool                  // no wait for room
-	say bool                  // the scheduler is told of the write, see wakesMonitor
+	say bool                  // the scheduler is told of the write, see WakesMonitor
 	err error
 }
 
-// newSink returns a sink for nc, or nil to use its own Write.
-func newSink(nc net.Conn) *pollSink {
+// NewSink returns a sink for nc, or nil to use its own Write.
+func NewSink(nc net.Conn) *Sink {
+	raw := rawOf(nc)
+	if raw == nil {
+		return nil
+	}
+	s := &Sink{raw: raw}
+	s.try = s.attempt
+	return s
+}
+
+// rawOf returns what reads and writes nc, or nil to use its own methods.
+func rawOf(nc net.Conn) syscall.RawConn {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok || !tuning.Enabled {
 		return nil
@@ -31,40 +43,38 @@ func newSink(nc net.Conn) *pollSink {
 	if err != nil {
 		return nil
 	}
-	s := &pollSink{raw: raw}
-	s.try = s.attempt
-	return s
+	return raw
 }
 
-// write writes b until the connection's deadline, and returns how much was written.
-func (s *pollSink) write(b []byte) (int, error) {
-	s.now, s.say = false, false
+// Write writes b until the connection's deadline, and returns how much was written.
+func (s *Sink) Write(b []byte, say bool) (int, error) {
+	s.now, s.say = false, say
 	return s.send(b)
 }
 
-// tryWrite writes what there is room for, and returns how much that was: less than b also after an error, which the
+// TryWrite writes what there is room for, and returns how much that was: less than b also after an error, which the
 // next write meets again.
-func (s *pollSink) tryWrite(b []byte, say bool) int {
+func (s *Sink) TryWrite(b []byte, say bool) int {
 	s.now, s.say = true, say
 	n, _ := s.send(b)
 	return n
 }
 
-func (s *pollSink) send(b []byte) (int, error) {
+func (s *Sink) send(b []byte) (int, error) {
 	s.b, s.err = b, nil
 	err := s.raw.Write(s.try)
 	n := len(b) - len(s.b)
 	s.b = nil
-	return n, errors.Join(err, s.err)
+	return n, cmp.Or(err, s.err)
 }
 
 func tellingWrite(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }
 
 // attempt writes as much as the socket accepts. It returns false to be called again when
 // there is room, unless that is not to be waited for.
-func (s *pollSink) attempt(fd uintptr) bool {
+func (s *Sink) attempt(fd uintptr) bool {
 	for len(s.b) > 0 {
-		write := rawWrite
+		write := Write
 		if s.say {
 			write = tellingWrite
 		}
