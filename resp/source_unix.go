@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/faisca/fila/internal/rawio"
-	"github.com/faisca/fila/internal/tuning"
 )
 
 // pollSource reads from a socket and takes a buffer only when data is available:
@@ -25,12 +24,8 @@ type pollSource struct {
 
 // newSource returns the source for nc.
 func newSource(nc net.Conn) source {
-	tcp, ok := nc.(*net.TCPConn)
-	if !ok || !tuning.Enabled {
-		return newStreamSource(nc)
-	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
+	raw := rawio.Raw(nc)
+	if raw == nil {
 		return newStreamSource(nc)
 	}
 	s := &pollSource{raw: raw}

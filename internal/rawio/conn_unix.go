@@ -38,11 +38,11 @@ const monitorWrites = 32
 // and then; nc itself if it is no TCP connection, or the build is plain. What io.Copy and net.Buffers use tells it, as do all
 // other methods, which are those of nc. Any of them may be called at the same time and by several goroutines.
 func Conn(nc net.Conn) net.Conn {
-	raw := rawOf(nc)
+	raw := Raw(nc)
 	if raw == nil {
 		return nc
 	}
-	c := &conn{TCPConn: nc.(*net.TCPConn), raw: raw, sink: NewSink(nc)} //nolint:forcetypeassert // as rawOf says
+	c := &conn{TCPConn: nc.(*net.TCPConn), raw: raw, sink: NewSink(nc)} //nolint:forcetypeassert // as Raw says
 	c.try = c.attempt
 	return c
 }

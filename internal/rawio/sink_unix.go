@@ -24,7 +24,7 @@ type Sink struct {
 
 // NewSink returns a sink for nc, or nil to use its own Write.
 func NewSink(nc net.Conn) *Sink {
-	raw := rawOf(nc)
+	raw := Raw(nc)
 	if raw == nil {
 		return nil
 	}
@@ -33,8 +33,8 @@ func NewSink(nc net.Conn) *Sink {
 	return s
 }
 
-// rawOf returns what reads and writes nc, or nil to use its own methods.
-func rawOf(nc net.Conn) syscall.RawConn {
+// Raw returns what reads and writes nc, or nil to use its own methods.
+func Raw(nc net.Conn) syscall.RawConn {
 	tcp, ok := nc.(*net.TCPConn)
 	if !ok || !tuning.Enabled {
 		return nil
