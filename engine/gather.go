@@ -143,7 +143,7 @@ func (k *fairKey) gatherAnew() {
 
 // takesBatch says whether a lease takes several messages of a key, which does not gather meanwhile. The key may be gone.
 func (c *core) takesBatch(k *fairKey, takes bool) {
-	if k.queue.batch() > 0 && c.queues.alive(k) {
+	if k.queue.batch() > 0 && k.alive() {
 		k.batching = takes
 		c.settle(k)
 	}

@@ -363,13 +363,14 @@ func TestAnUnreadableDiskIsNotTriedByEachKey(t *testing.T) {
 		})})
 		w.Advance(time.Nanosecond)
 	}
-	if most := 2 * w.core.cfg.ReadsMax; w.core.reads.FailedInARow() > most || w.core.reads.FailedInARow() == 0 {
-		t.Errorf("%d reads have failed without a pause, want at most %d", w.core.reads.FailedInARow(), most)
+	most := 2 * w.core.cfg.ReadsMax
+	if failed, _ := w.core.reads.Failing(); failed > most || failed == 0 {
+		t.Errorf("%d reads have failed without a pause, want at most %d", failed, most)
 	}
 	store.prefix = nil
 	w.Advance(3 * time.Second)
-	if w.core.reads.FailedInARow() != 0 || w.core.reads.BackedOff() > 0 {
-		t.Errorf("%d reads failed at last, %d keys rest", w.core.reads.FailedInARow(), w.core.reads.BackedOff())
+	if failed, resting := w.core.reads.Failing(); failed != 0 || resting > 0 {
+		t.Errorf("%d reads failed at last, %d keys rest", failed, resting)
 	}
 }
 

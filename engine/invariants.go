@@ -160,9 +160,10 @@ func (x *dueIndex) check(bad report) {
 	}
 }
 
-// hashed reports whether the hashes of a key are those of its name, and ids lead to the key.
-func (q *queue) hashed(k *fairKey) bool {
-	return k.hash == keytable.HashOf(k.name) && slices.Contains(q.keys.WithID(storage.KeyHash(k.name)), k)
+// owns reports whether a key that is found by its name is one of the queue: it says so itself, its hashes are those of its
+// name, and ids lead to it.
+func (q *queue) owns(k *fairKey) bool {
+	return k.queue == q && !k.forgotten && k.hash == keytable.HashOf(k.name) && slices.Contains(q.keys.WithID(storage.KeyHash(k.name)), k)
 }
 
 // checkFairKey verifies the state of a key as its header describes it: the window is ordered, ready
@@ -171,7 +172,7 @@ func (q *queue) hashed(k *fairKey) bool {
 // that awaits a read has requested one (13), and an idle key does not exist (14).
 func (c *core) checkFairKey(q *queue, k *fairKey, bad report) {
 	name := k.name
-	if q.keys.get(name) != k || k.queue != q || !q.hashed(k) {
+	if q.keys.get(name) != k || !q.owns(k) {
 		bad(1, "key %q of %q is not where it should be", name, q.name)
 	}
 	if err := k.window.Check(); err != nil {

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"github.com/faisca/fila/engine/search"
-	"github.com/faisca/fila/engine/window"
-)
+import "github.com/faisca/fila/engine/search"
 
 // Jobs are off-loop jobs that run one after another.
 type Jobs struct {
@@ -48,10 +45,10 @@ func openWindows(all []job, store Store) search.Iterators {
 	begins := make([][]byte, len(all))
 	for i, j := range all {
 		r, is := j.(*read)
-		if !is || r.from != (window.Place{}) {
+		if !is || !r.first {
 			return search.OpenKeys(store)
 		}
-		begins[i] = r.begin()
+		begins[i] = r.begin
 	}
 	return search.OpenNeighbours(store, begins)
 }

@@ -49,6 +49,7 @@ type fairKey struct {
 	stored       bool   // a record of its settings exists
 	prefetching  bool   // in readQueue, to be read when memory allows it
 	batching     bool   // a lease takes several messages of it in this turn
+	forgotten    bool   // it is in its queue no more, since it had no messages
 	gatherTimer  int    // index in gathering.keys; -1: it does not gather
 	gathersUntil int64  // see gather.go; ends a cache line
 }
@@ -335,6 +336,9 @@ func (k *fairKey) waitsForOne() bool { return k.queue.ordered() && k.leased > 0 
 // purged reports whether the key is detached. Keys are numbered in the order of their
 // creation, so one number per queue tells.
 func (k *fairKey) purged() bool { return k.Seq() <= k.queue.purgedUpTo }
+
+// alive reports whether its queue has the key: it was neither forgotten nor purged, nor was its queue deleted.
+func (k *fairKey) alive() bool { return !k.forgotten && !k.purged() }
 
 // shares returns the part of the cost that the queue has delivered in about the last minute, and
 // the part of the weights of its active keys; see KeyInfo.

@@ -246,9 +246,11 @@ func (c *core) dropKey(k *fairKey) {
 // statistics of the queue.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
-	if !q.keys.Remove(k.hash, k) {
-		return // already forgotten: settle may follow the removal of its last message twice
+	if k.forgotten {
+		return // settle may follow the removal of its last message twice
 	}
+	k.forgotten = true
+	q.keys.Remove(k.hash, k)
 	c.heads.keys--
 	c.dropKey(k)
 	q.sequence.forget(k)

@@ -43,6 +43,14 @@ func (q *Requests[K]) Next(memory bool) (k K, urgent, ok bool) {
 	}
 }
 
+// MostUrgent returns the key that Next removes, if it is urgent.
+func (q *Requests[K]) MostUrgent() (k K, ok bool) {
+	if len(q.urgent) == 0 {
+		return k, false
+	}
+	return q.urgent[0], true
+}
+
 // Succeeded notes that a read has succeeded.
 func (q *Requests[K]) Succeeded() { q.failed = 0 }
 
@@ -53,16 +61,13 @@ func (q *Requests[K]) Failed(most int, until int64) {
 	}
 }
 
-// FailedInARow returns how many reads have failed since the last one that has not.
-func (q *Requests[K]) FailedInARow() int { return q.failed }
+// Failing returns how many reads have failed since the last one that has not, and how many keys back off.
+func (q *Requests[K]) Failing() (inARow, backedOff int) { return q.failed, len(q.backedOff) }
 
 // BackOff makes the next read of a key wait until a time; read is what its window has returned.
 func (q *Requests[K]) BackOff(k K, read *Read[Place], until int64) {
 	q.backedOff = append(q.backedOff, resting[K]{k, read, until})
 }
-
-// BackedOff returns how many keys back off.
-func (q *Requests[K]) BackedOff() int { return len(q.backedOff) }
 
 // Resume removes a key whose time has come, and returns what its window resumes with; ok is false if there is none.
 func (q *Requests[K]) Resume(now int64) (k K, read *Read[Place], ok bool) {
