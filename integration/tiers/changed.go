@@ -25,7 +25,7 @@ func touchesAdapters(changed []string) bool {
 func touchesPackages(changed []string) bool { return touches(changed, "adapters/", "tools/packages/") }
 
 // touchesChart reports whether changed files are among those of the Helm chart, or name the settings that it gives. Then
-// `make test` renders it: Helm's library takes long to build.
+// `make test` renders it, and its module is linted: Helm's library takes long to build.
 func touchesChart(changed []string) bool {
 	return touches(changed, "deploy/", "integration/chart/", "cli/settings", "cli/version.go")
 }

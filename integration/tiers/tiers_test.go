@@ -230,6 +230,12 @@ func TestTheChartIsRenderedWhenItHasChanged(t *testing.T) {
 		if got := touchesChart([]string{"LICENSE", file}); got != want {
 			t.Errorf("%s: %v", file, got)
 		}
+		if whole := len((&project{}).lint([]string{file}).args) == 3; whole != want {
+			t.Errorf("%s: all modules are linted: %v", file, whole)
+		}
+	}
+	if whole := len((&project{}).lint([]string{".golangci.yml"}).args) == 3; !whole {
+		t.Error("other rules do not have all modules linted")
 	}
 }
 
