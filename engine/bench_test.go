@@ -37,7 +37,8 @@ type workload struct {
 	tasks    []*Task
 	leases   []*leaseTask
 	spent    cost
-	own      bool // each message names a throttle that its key alone has
+	delay    time.Duration // of the next messages
+	own      bool          // each message names a throttle that its key alone has
 }
 
 // cost is the engine's time for one message.
@@ -106,6 +107,37 @@ func newLoadOf(b testing.TB, keys, backlog int, costs func() uint32, throttles .
 	return l
 }
 
+// newRandomLoad is newLoad with two messages of each key, of random costs up to the maximum.
+func newRandomLoad(b *testing.B, keys int) *workload {
+	b.Helper()
+	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
+	return newLoadOf(b, keys, 2, func() uint32 { return 1 + rng.Uint32N(DefaultConfig().Limits.Cost) })
+}
+
+// newShuffledLoad is newLoad with two messages of each key, where keys do not lie in memory in the order in which they
+// deliver, as those of a broker that has run for a while: each has had a delayed message before.
+func newShuffledLoad(b *testing.B, keys int) *workload {
+	b.Helper()
+	l := newLoad(b, keys, 0)
+	order := rand.New(rand.NewPCG(3, 4)).Perm(keys) //nolint:gosec // reproducible on purpose
+	l.delay = time.Hour
+	for range keys / turnTasks {
+		l.prepare()
+		l.enqueue()
+	}
+	l.delay, l.at = 0, 0
+	l.pick = func() string {
+		l.at++
+		return l.names[order[l.at%keys]]
+	}
+	for range 2 * keys / turnTasks {
+		l.prepare()
+		l.enqueue()
+	}
+	l.pick, l.at, l.spent = nil, keys/2, cost{}
+	return l
+}
+
 func (l *workload) set(key string, o ThrottleOptions) {
 	l.Do(&Task{Call: callFunc(func(tx *Tx) error { return tx.SetThrottle(key, o) })})
 }
@@ -115,7 +147,7 @@ func (l *workload) prepare() {
 	l.requests, l.tasks, l.leases = l.requests[:0], nil, nil
 	payload := make([]byte, 100)
 	for range turnTasks {
-		req := &Enqueue{Queue: "q", Meta: Meta{Throttles: slices.Clone(l.throttles)}, Payload: payload}
+		req := &Enqueue{Queue: "q", Meta: Meta{Throttles: slices.Clone(l.throttles)}, Payload: payload, Delay: l.delay}
 		if l.pick != nil {
 			req.Key = l.pick()
 		} else {
@@ -238,14 +270,13 @@ func BenchmarkMillionKeysAgainstTen(b *testing.B) {
 }
 
 // BenchmarkRandomCostsAgainstEqual compares messages of random cost, up to the maximum,
-// with messages of equal cost. A lease may take at most three times as long.
+// with messages of equal cost, whose keys lie in memory in the order in which they deliver, or do not ("shuffled").
 func BenchmarkRandomCostsAgainstEqual(b *testing.B) {
 	for _, keys := range []int{1000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
-			rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // reproducible on purpose
-			random := newLoadOf(b, keys, 2, func() uint32 { return 1 + rng.Uint32N(DefaultConfig().Limits.Cost) })
-			compare(b, newLoad(b, keys, 2), random)
+			compare(b, newLoad(b, keys, 2), newRandomLoad(b, keys))
 		})
+		b.Run(fmt.Sprint("shuffled/", keys), func(b *testing.B) { compare(b, newShuffledLoad(b, keys), newRandomLoad(b, keys)) })
 	}
 }
 
