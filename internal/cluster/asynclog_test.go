@@ -283,11 +283,11 @@ func (c *trial) holdUp(key string, commits chan<- string, results <-chan error) 
 		}
 		return true
 	})
-	// Other nodes learn of a commit at the latest with an empty request, within Election.
+	// Other nodes learn of a commit at the latest with an empty request, after Election / 4.
 	select {
 	case err := <-results:
 		return c.inForce(&then), fmt.Errorf("a commit did not wait: %w", err)
-	case <-time.After(2 * c.election):
+	case <-time.After(c.election):
 	}
 	for id, r := range c.nodes {
 		if has(r.store, key) {

@@ -36,7 +36,7 @@ func (n *Node) followLeadership(notify <-chan bool, stands bool) {
 		return ok
 	})
 	n.raft.RegisterObserver(o)
-	again := time.NewTicker(n.cfg.Election / 2) // an observation may be lost
+	again := time.NewTicker(n.cfg.Election / 4) // an observation may be lost
 	defer again.Stop()
 	var lost time.Time // since when Raft knows no leader; zero: it knows one
 	for n.raft.State() != raft.Shutdown {

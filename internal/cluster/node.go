@@ -339,9 +339,7 @@ func (n *Node) raftConfig(lines hclog.Logger, notify chan<- bool) *raft.Config {
 	c.LocalID = raft.ServerID(n.cfg.ID)
 	c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Election, n.cfg.Election
 	c.LeaderLeaseTimeout = n.cfg.Election * 4 / 5
-	// After it, and before twice as long, an empty request brings the newest commit to a follower. Each costs a wake-up here
-	// and there; users that another node has changed are in force within a second, see usersEvery.
-	c.CommitTimeout = n.cfg.Election / 2
+	c.CommitTimeout = n.cfg.Election / 4
 	c.MaxAppendEntries = maxAppendEntries
 	c.ShutdownOnRemove = false
 	c.NoSnapshotRestoreOnStart = true // the local store is what a snapshot stands for
