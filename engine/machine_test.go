@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/faisca/fila/internal/queueset"
 	"github.com/faisca/fila/storage"
 )
 
@@ -36,6 +37,44 @@ func TestAStoreThatIsReopenedAndCannotBeReadTakesNoWrites(t *testing.T) {
 	}
 	if n := len(w.lease("q", 10)); n != 1 {
 		t.Errorf("%d messages are there, want 1", n)
+	}
+}
+
+// A commit fails, and so does all that the recovery reads: memory is empty then. A window read that was under way is of
+// the memory of before, and changes nothing.
+func TestAReadThatARecoveryHasOvertakenIsDropped(t *testing.T) {
+	store := &reopened{blind{Memory: storage.NewMemory()}}
+	w := openWorld(t, store, time.Unix(1_700_000_000, 0), func(c *Config) { c.Window = 4 })
+	w.queue("q", QueueOptions{Given: queueset.Given{queueset.Batch: 50, queueset.BatchWait: 3_600_000}})
+	w.fill("k", 20, nil)
+	c := w.machine.core
+	k := c.queues.byName["q"].keys.get("k")
+	if !k.window.More() {
+		t.Fatal("no message of the key is on disk only")
+	}
+	c.issueRead(k)
+	last := len(c.out.jobs) - 1
+	late := c.out.jobs[last].(*read)
+	c.out.jobs = c.out.jobs[:last]
+	late.do(store)
+
+	store.broken = true
+	store.FailCommits(storage.ErrReopen)
+	if err := w.do(func(tx *Tx) error { return tx.Pause("q", true, false, true) }); !errors.Is(err, ErrMisconf) {
+		t.Fatalf("without a disk: %v", err)
+	}
+	w.Advance(2 * time.Hour) // the batch of the key is due
+	w.Do(&Task{Call: late})
+	if late.err != nil || c.heads.messages != 0 || c.heads.keys != 0 {
+		t.Errorf("read: %v; %d messages and %d keys are in memory, which a failed recovery has emptied", late.err, c.heads.messages, c.heads.keys)
+	}
+	store.broken = false
+	store.FailCommits(nil)
+	if err := w.Repair(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.lease("q", 4)); n != 4 {
+		t.Errorf("%d messages are there after the repair, want 4", n)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 //	backed off  in readQueue: it is read again after Config.RetryInterval
 //
 //	none → requested, urgent    requestRead: the window has run low
-//	requested, urgent → issued  issueReads: fewer than Config.ReadsMax are under way
+//	requested, urgent → issued  issueReads: fewer are under way than readQueue.atOnce returns
 //	issued → none               Apply merges the result, or drops a stale one
 //	issued → backed off         Apply: the read failed
 //	backed off → none           readQueue.expire
@@ -69,10 +69,9 @@ func (q *readQueue) expire(c *core) {
 	}
 }
 
-// requestRead queues a key for a window read when half of its window is empty, and makes the
-// request urgent when all of it is. Half a window gives the read the time of a commit and a
-// few turns before the key would have to wait. A key is in each of the two lists at most once,
-// and remains in prefetch when it becomes urgent: issueReads skips it there.
+// requestRead queues a key for a window read when half of its window is empty, which gives the read the time of a commit and a
+// few turns, and makes the request urgent when all of it is. A key is in each of the two lists at most once, and remains in
+// prefetch when it becomes urgent: issueReads skips it there.
 func (c *core) requestRead(k *fairKey) {
 	if !k.window.More() {
 		return
@@ -89,9 +88,8 @@ func (c *core) requestRead(k *fairKey) {
 	}
 }
 
-// issueReads issues as many window reads as may be under way; prefetching waits
-// while memory holds enough messages and bodies. Entries of the lists may be outdated: a key
-// that was detached, forgotten or read meanwhile is skipped, a bounded number in a turn.
+// issueReads issues as many window reads as may be under way; prefetching waits while memory holds enough messages and
+// bodies. A key that was detached, forgotten or read meanwhile is skipped, a bounded number in a turn.
 func (c *core) issueReads() {
 	skipped := 0
 	for c.reads.InFlight < c.reads.atOnce(c.cfg.ReadsMax) && c.mayRead() {
@@ -115,32 +113,33 @@ func (c *core) issueReads() {
 	}
 }
 
-// atOnce returns how many reads may be under way, most but after a start. After a start all keys are read from their first messages on, in the
-// order of the store, and more reads that share an iterator take less. Later a key that consumers wait for would come
-// behind so many: with very many keys on disk, leases were a fifth slower.
+// readsAtStart is how many times as many reads are under way after a start, of all keys in the order of the store: more that
+// share an iterator take less. Later so many are in the way of a key that consumers wait for: leases were a fifth slower.
+const readsAtStart = 4
+
+// atOnce returns how many reads may be under way: most, and more if the next one is the first of its key.
 func (q *readQueue) atOnce(most int) int {
-	const atStart = 4
 	if k, ok := q.MostUrgent(); ok && !k.window.Before(window.Place{}) {
-		return atStart * most
+		return readsAtStart * most
 	}
 	return most
 }
 
-// issueRead issues a window read: it starts at the edge and brings as many messages as the
-// window has room for.
+// issueRead issues a window read: it starts at the edge and brings as many messages as the window has room for.
 func (c *core) issueRead(k *fairKey) {
-	r := &read{epoch: c.epoch, key: k, limit: max(c.heads.readMax(&c.cfg)-k.window.Len(), 1), bytes: c.heads.readBytes(&c.cfg)}
+	r := &read{epoch: c.epoch, key: k, limit: max(c.heads.readMax(&c.cfg)-k.window.Len(), 1)}
 	if b := c.reads.batches[k]; b != nil {
 		r.limit = max(r.limit, b.wants)
 	}
 	from := k.window.Issue(&r.Read)
 	r.first, r.begin = from == window.Place{}, storage.AppendMessageKey(nil, k.queue.no, k.name, from.Rank, from.ID)
+	r.bytes = c.heads.readBytes(&c.cfg, r.first)
 	c.reads.InFlight++
 	c.out.jobs = append(c.out.jobs, r)
 }
 
-// batchRead is a read of a key for leases that take more messages of it than are in memory (SameKey). It brings as many
-// as one of them wants, whatever the bound of a window: there are at most as many such reads as clients.
+// batchRead is a read of a key for leases that take more messages of it than are in memory (SameKey). It brings as many as one
+// of them wants, whatever the bound of a window: there are at most as many such reads as clients.
 type batchRead struct {
 	tasks []*Task
 	wants int
@@ -191,16 +190,17 @@ func (c *core) dropBatchReads(q *queue) {
 	}
 }
 
-// readBytes is the number of bytes after which a window read ends: a small part of what
-// Config.BodyBytes has left, so that the windows of many keys become equally long, and as many reads as may be
-// under way do not take more. A read brings at least one message of any size.
-func (h *headCache) readBytes(cfg *Config) int {
-	const least, part = 4 << 10, 64
-	return int(max(min((cfg.BodyBytes-h.bodyBytes)/part, int64(cfg.ReadBytes)), least))
+// readBytes is the number of bytes after which a window read ends: a small part of what Config.BodyBytes has left, so that the
+// windows of many keys become equally long. A read brings at least one message of any size.
+func (h *headCache) readBytes(cfg *Config, first bool) int {
+	most := (cfg.BodyBytes - h.bodyBytes) / 64
+	if first {
+		most /= readsAtStart
+	}
+	return int(max(min(most, int64(cfg.ReadBytes)), 4<<10))
 }
 
-// mayRead reports whether reads may be issued: not while the store is read-only and may be
-// reopened, nor for a while after a failure, since a broken disk would keep the loop busy.
+// mayRead reports whether reads may be issued: not while the store is read-only, nor for a while after failures, see readFailed.
 func (c *core) mayRead() bool { return c.health.failed == nil && c.now >= c.reads.PausedTo }
 
 // readFailed delays the next read: of the key alone, whose records may be damaged, or of all
@@ -284,9 +284,8 @@ func (r *read) Apply(tx *Tx) error {
 	return nil
 }
 
-// mergeKey adds what a read has found to the window of its key. Leased messages are left out: the edge
-// had retreated to before them. Delayed messages were not found; when they are due, makeReady or
-// AddOnDisk adds them.
+// mergeKey adds what a read has found to the window of its key. Leased messages are left out: the edge had retreated to before
+// them. Delayed messages were not found; when they are due, makeReady or AddOnDisk adds them.
 func (c *core) mergeKey(k *fairKey, r *read) {
 	unleased := slices.DeleteFunc(r.found, func(m *message) bool { return c.leases.byID[m.id] != nil })
 	joined, ok := k.window.Merge(&r.Read, unleased, r.next, r.more)

@@ -45,6 +45,7 @@ func (c *core) recover() error {
 		c.cfg.Log.Warn().Str("queue", j.req.DLQ).Int("moved", j.Done).Msg("redrive interrupted by a recovery, run it again")
 	}
 	c.reset()
+	c.epoch++ // also if the recovery fails: jobs under way are of the memory of before
 	before := c.order.before
 	c.order.before = dispatch.Buckets{}                       // also if the recovery fails: they keep the queues of before in memory
 	c.waits.unblocked = append(c.waits.unblocked, waiting...) // also if the recovery fails: their clients wait for an answer
@@ -159,7 +160,7 @@ func (c *core) recoverState() error {
 	if err != nil {
 		return err
 	}
-	c.epoch = max(c.epoch, epoch) + 1
+	c.epoch = max(c.epoch, epoch+1)
 	// A power loss may lose the bound of ids while the clock has gone back: ids may then
 	// have the times of an earlier start. A different random source keeps them distinct.
 	c.ids.rng = rand.New(rand.NewPCG(c.cfg.Seed, c.epoch))

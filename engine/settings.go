@@ -246,7 +246,7 @@ func (c *core) dropKey(k *fairKey) {
 // statistics of the queue.
 func (c *core) forgetKey(k *fairKey) {
 	q := k.queue
-	if k.forgotten {
+	if !k.alive() {
 		return // settle may follow the removal of its last message twice
 	}
 	k.forgotten = true
