@@ -63,7 +63,7 @@ func TestAStartReadsNeighbouringKeysByStep(t *testing.T) {
 	if got := m.core.heads.messages; got != want {
 		t.Errorf("%d messages are in memory after a start, %d were before", got, want)
 	}
-	if most := keys/(4*m.core.cfg.ReadsMax) + 2; store.scans > most || store.scans == 0 {
+	if most := keys/(readsAtStart*m.core.cfg.ReadsMax) + 2; store.scans > most || store.scans == 0 {
 		t.Errorf("%d keys are read with %d iterators, at most %d are needed", keys, store.scans, most)
 	}
 }

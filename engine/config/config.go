@@ -58,7 +58,7 @@ type Config struct {
 	WindowTotal int   // messages in all head caches; caches shrink as the total approaches it
 	BodyBytes   int64 // bytes of payloads and headers in memory outside the store
 	DueWindow   int   // entries of a due-time index in memory, at least 2
-	ReadsMax    int   // window reads in progress at the same time; four times as many after a start
+	ReadsMax    int   // window reads in progress at the same time; after a start readsAtStart times as many
 	ReadBytes   int   // bytes after which one read ends
 
 	GroupsKeep time.Duration // how long a group is known after its end
